@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// Communicators: collectives and send/recv among the ranks of a job.
+//
+// Every call names its buffers, the number of elements, the type, and where it runs (`Target`): without one
+// it blocks and throws its own error; with a stream it is enqueued, never blocks the host, is capturable, and
+// its error becomes the stream's and the communicator's; with a Group it is collected and runs with the rest
+// of the group. A blocking call runs after the work that the communicator has enqueued on its device's
+// default stream only; order it against other streams by events.
+//
+// All ranks make the same calls in the same order. A difference (collective, count, type, operator, root,
+// order) is Error{mismatch} on every rank, naming both ranks and both values. Communicators are handles:
+// copies mean the same one. Thread safety: one operation of a communicator runs at a time; a second one at
+// once is Error{invalid_usage}. abort() and status() may be called from any thread at any time.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tugline/device.h"
+#include "tugline/error.h"
+#include "tugline/export.h"
+#include "tugline/outcome.h"
+#include "tugline/types.h"
+
+namespace tugline {
+
+namespace comm {
+class CommunicatorState;
+class GroupState;
+}  // namespace comm
+
+/// Calls over one or many communicators that run together: none of them waits for another one to finish
+/// first, so a rank may send and receive at once, and one thread may drive several ranks. Not thread-safe.
+class TUGLINE_EXPORT Group {
+ public:
+  Group();
+  ~Group();
+  Group(Group&&) noexcept;
+  Group& operator=(Group&&) noexcept;
+  /// Runs all collected calls and blocks until all are done; throws the first error after all have ended.
+  void run();
+  /// Enqueues all collected calls as one unit. The group is empty afterwards.
+  void run(StreamRef stream);
+  std::size_t size() const noexcept;
+  comm::GroupState& state() noexcept { return *state_; }
+
+ private:
+  std::unique_ptr<comm::GroupState> state_;
+};
+
+/// Where a call runs: nowhere named (blocking), a stream, or a group.
+class Target {
+ public:
+  Target() noexcept = default;
+  Target(StreamRef stream) noexcept : device_(&stream.device()), stream_(stream.get()) {}
+  Target(const Stream& stream) noexcept : Target(stream.ref()) {}
+  Target(Group& group) noexcept : group_(&group) {}
+  bool blocking() const noexcept { return device_ == nullptr && group_ == nullptr; }
+  Group* group() const noexcept { return group_; }
+  bool has_stream() const noexcept { return device_ != nullptr; }
+  StreamRef stream() const noexcept { return {*device_, stream_}; }
+
+ private:
+  Device* device_ = nullptr;
+  std::uintptr_t stream_ = 0;
+  Group* group_ = nullptr;
+};
+
+class TUGLINE_EXPORT Communicator {
+ public:
+  explicit Communicator(std::shared_ptr<comm::CommunicatorState> state) noexcept : state_(std::move(state)) {}
+
+  int rank() const noexcept;  ///< 0 .. size()-1; changes when an agreement shrinks the communicator
+  int size() const noexcept;
+  std::uint64_t epoch() const noexcept;
+  const std::string& name() const noexcept;
+
+  /// output[i] = op over all ranks of input[i]. `send == recv` is in place.
+  void all_reduce(const void* send, void* recv, std::size_t count, DataType type, ReduceOp op,
+                  Target target = {});
+  /// recv holds size() blocks of `count` elements, block r from rank r. In place: send == recv + rank() *
+  /// count.
+  void all_gather(const void* send, void* recv, std::size_t count, DataType type, Target target = {});
+  /// send holds size() blocks of `count` elements; recv = op over all ranks of block rank(). In place: recv
+  /// == send + rank() * count.
+  void reduce_scatter(const void* send, void* recv, std::size_t count, DataType type, ReduceOp op,
+                      Target target = {});
+  /// recv = root's send. `send` is read at the root only.
+  void broadcast(const void* send, void* recv, std::size_t count, DataType type, int root,
+                 Target target = {});
+  /// Block r of send goes to rank r; block r of recv comes from rank r; `count` elements a block. In place
+  /// allowed.
+  void all_to_all(const void* send, void* recv, std::size_t count, DataType type, Target target = {});
+  /// Matches the receiver's recv in order. Use a Group to send and receive at once.
+  void send(const void* buffer, std::size_t count, DataType type, int peer, Target target = {});
+  void recv(void* buffer, std::size_t count, DataType type, int peer, Target target = {});
+  /// Returns (or lets the stream go on) when all ranks have come.
+  void barrier(Target target = {});
+
+  template <Element T>
+  void all_reduce(std::span<T> inout, ReduceOp op, Target target = {}) {
+    all_reduce(inout.data(), inout.data(), inout.size(), DataTypeOf<T>::value, op, target);
+  }
+  template <Element T>
+  void broadcast(std::span<T> inout, int root, Target target = {}) {
+    broadcast(inout.data(), inout.data(), inout.size(), DataTypeOf<T>::value, root, target);
+  }
+
+  /// Settles all operations since the last agreement, of this communicator and all split from it: same
+  /// outcome at every survivor. After a loss the communicator is smaller, in a new epoch, and usable at once.
+  /// Blocks until decided.
+  Outcome agree();
+
+  /// Ranks of equal `color` form a new communicator, ordered by `key`, then rank. Collective. color < 0:
+  /// none, the returned communicator is empty (valid() is false).
+  Communicator split(int color, int key);
+  bool valid() const noexcept { return state_ != nullptr; }
+
+  /// Ends all operations of this communicator, here and at all other ranks, with Error{aborted} that carries
+  /// `reason`. Callable from any thread. The communicator is unusable afterwards.
+  void abort(std::string_view reason);
+  /// Asynchronous error of this communicator, ok if none. Never blocks.
+  Status status() const noexcept;
+  /// Throws the asynchronous error in full text, if there is one.
+  void check() const;
+
+  comm::CommunicatorState& state() const noexcept { return *state_; }
+
+ private:
+  std::shared_ptr<comm::CommunicatorState> state_;
+};
+
+}  // namespace tugline

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// The member's side of the broker: join a job, share segments, exchange small values. All calls are
+// thread-safe; each is one request and one reply on the member's socket with a deadline, and throws
+// tugline::Error (broker_lost, timed_out, permission_denied, out_of_memory, not_found, already_exists,
+// protocol).
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/unique_fd.h"
+#include "core/control.h"
+
+namespace tugline::broker {
+
+using MemberId = std::uint32_t;   ///< index into ControlSegment::members
+using SegmentId = std::uint64_t;  ///< never reused within a broker's life
+
+struct JoinRequest {
+  std::string socket_path;  ///< empty: derived from the job name under the runtime directory
+  std::string job;          ///< job name; empty: from the launcher, else private to this process
+  std::string token;        ///< 64 hex digits; empty: read from the token file beside the socket
+  int rank = 0;
+  int size = 1;
+  bool spawn_broker = true;  ///< start one if none answers (exec of the installed `tugline broker`)
+  std::chrono::milliseconds deadline{10'000};
+};
+
+/// How long a segment stays when nobody refers to it.
+enum class Lifetime : std::uint8_t {
+  referenced,  ///< goes with its last reference
+  persistent,  ///< stays until removed or the broker ends
+};
+
+struct Segment {
+  SegmentId id = 0;
+  std::uint64_t bytes = 0;
+  base::UniqueFd descriptor;  ///< sealed memfd; the caller maps it and may close it
+  bool created = false;       ///< this call made it: contents are zero
+};
+
+class Client {
+ public:
+  /// Joins, taking one slot of the control segment and holding its lifeline. Blocks until the broker answers.
+  static std::shared_ptr<Client> join(const JoinRequest& request);
+  virtual ~Client() = default;
+  Client(const Client&) = delete;
+  Client& operator=(const Client&) = delete;
+
+  virtual MemberId member() const noexcept = 0;
+  virtual int rank() const noexcept = 0;
+  virtual int size() const noexcept = 0;
+  virtual const std::string& job() const noexcept = 0;
+  virtual const std::string& socket_path() const noexcept = 0;
+  /// Mapped as long as the client lives.
+  virtual core::ControlSegment& control() const noexcept = 0;
+
+  /// Opens the segment `name`, or makes it (zeroed, sealed, `bytes` long, charged to this member) if there is
+  /// none. An existing one of another size is Error{mismatch}. Counts one reference for this member.
+  virtual Segment open_or_create(std::string_view name, std::uint64_t bytes, Lifetime lifetime) = 0;
+  /// Opens an existing segment; Error{not_found} if there is none.
+  virtual Segment open(std::string_view name) = 0;
+  /// Makes an anonymous segment, or deposits one under a new name; Error{already_exists} if the name is
+  /// taken.
+  virtual Segment create(std::string_view name, std::uint64_t bytes, Lifetime lifetime) = 0;
+  /// Imports by id (as told by another member).
+  virtual Segment import(SegmentId id) = 0;
+  /// Gives back one reference of this member.
+  virtual void release(SegmentId id) = 0;
+  /// Removes a persistent name; the memory goes with the last reference.
+  virtual void remove(std::string_view name) = 0;
+
+  /// Key-value rendezvous: values of at most 3 KiB, visible to all members of the job.
+  virtual void put(std::string_view key, std::string_view value) = 0;
+  /// Waits for the key; Error{timed_out} after `deadline`.
+  virtual std::string get(std::string_view key, std::chrono::milliseconds deadline) = 0;
+  virtual std::optional<std::string> try_get(std::string_view key) = 0;
+
+  /// Says good-bye; afterwards the slot's state is `left`. Called by the destructor if need be.
+  virtual void leave() = 0;
+
+ protected:
+  Client() = default;
+};
+
+}  // namespace tugline::broker

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Builders: pure functions from a request to a Plan. No clock, no device, no state.
+#pragma once
+
+#include "core/plan/plan.h"
+
+namespace tugline::core {
+
+/// What a plan is asked for.
+struct PlanRequest {
+  Collective collective = Collective::all_reduce;
+  std::int32_t ranks = 1;
+  std::int32_t root = 0;
+  std::uint64_t element_bytes = 4;
+  std::uint64_t bytes = 0;  ///< as Plan::bytes counts
+  bool in_place = false;
+  bool average = false;             ///< the operator is avg: plans end with scale steps
+  std::uint64_t scratch_bytes = 0;  ///< scratch available per rank; the plan uses at most this much
+  std::uint64_t chunk_bytes = 0;    ///< preferred pipeline chunk, 0 = builder's choice
+};
+
+/// One packet to everyone, every rank combines all packets in rank order. At most kPacketBytes.
+/// barrier, all_reduce, all_gather, broadcast, reduce_scatter (whole input in one packet), all_to_all
+/// likewise.
+Plan build_one_shot_packet(const PlanRequest& request);
+/// Everyone publishes its whole input in its own scratch, chunk by chunk; everyone reads all it needs.
+Plan build_one_shot(const PlanRequest& request);
+/// Reduce-scatter by blocks, then all-gather of the results. all_reduce only.
+Plan build_two_shot(const PlanRequest& request);
+/// Neighbours pass chunks around a ring. all_reduce, all_gather, reduce_scatter, broadcast.
+Plan build_ring(const PlanRequest& request);
+/// Chunks through the sender's scratch with credits. send_recv only.
+Plan build_point_to_point(const PlanRequest& request);
+
+/// True when the builder of that name can serve the request.
+bool can_build(std::string_view builder, const PlanRequest& request) noexcept;
+/// Builds by name; throws Error{unsupported} when can_build is false, Error{not_found} for an unknown name.
+Plan build(std::string_view builder, const PlanRequest& request);
+/// Names of all builders in order of preference (ties in the cost model go to the first).
+const std::vector<std::string_view>& builder_names() noexcept;
+
+}  // namespace tugline::core

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Prices a plan: the time of its slowest rank on a machine described by a few measured numbers.
+#pragma once
+
+#include "core/plan/plan.h"
+
+namespace tugline::core {
+
+/// Measured (or assumed) properties of the link between ranks and of a rank's own memory.
+struct CostModel {
+  double signal_seconds = 80e-9;         ///< raise a flag until the waiting peer sees it
+  double packet_seconds = 90e-9;         ///< one packet line, write until seen
+  double step_seconds = 5e-9;            ///< executor's overhead per step
+  double local_bytes_per_second = 12e9;  ///< copy within a rank's own memory
+  double remote_bytes_per_second = 8e9;  ///< read or write of another rank's scratch
+  double reduce_bytes_per_second = 8e9;  ///< element-wise combination, destination bytes
+  int cores = 1;                         ///< cores for all ranks together; fewer than ranks: they take turns
+};
+
+/// Predicted time of the plan in seconds, by simulating the programs against the model.
+double predict_seconds(const Plan& plan, const CostModel& model);
+
+}  // namespace tugline::core

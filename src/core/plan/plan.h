@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// A collective as data. A Plan lists, for every rank and channel, the steps that an executor carries out
+// one after the other; executors contain no algorithm. Builders (builders.h) are pure functions that make
+// plans, the checker (checker.h) proves them, the cost model (cost.h) prices them, print.h shows them and
+// json.h reads and writes the hand-written form of `tugline bench --plan`.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tugline/types.h"
+
+namespace tugline::core {
+
+enum class Collective : std::uint8_t {
+  barrier,
+  all_reduce,
+  all_gather,
+  reduce_scatter,
+  broadcast,
+  all_to_all,
+  send_recv,  ///< point to point: plan rank 0 sends, plan rank 1 receives
+};
+inline constexpr int kCollectiveCount = 7;
+std::string_view name_of(Collective collective) noexcept;
+
+/// Address spaces of a rank. `input` and `output` are the caller's buffers and only the rank itself may
+/// touch them; `scratch` belongs to the library: on a host every rank may read every rank's scratch, on
+/// GPUs a rank writes to a peer's (put) and reads its own.
+enum class Space : std::uint8_t { input, output, scratch };
+
+/// A byte range of one rank. For `input` and `output` the rank must be the executing one.
+struct Place {
+  Space space = Space::input;
+  std::int32_t rank = 0;
+  std::uint64_t offset = 0;  ///< bytes from the start of that space
+
+  friend bool operator==(const Place&, const Place&) = default;
+};
+
+enum class StepKind : std::uint8_t {
+  copy,           ///< destination = source, `bytes` long; destination is the executing rank's own space
+  reduce,         ///< destination = source op second (in this order), element-wise; destination own space
+  put,            ///< like copy, but the destination is another rank's scratch
+  scale,          ///< destination = destination / ranks; only for avg, only after all contributions
+  put_packet,     ///< publish `bytes` (at most kPacketBytes) from source to every rank, flag in the data
+  copy_packet,    ///< wait for `peer`'s packet, then destination = payload
+  reduce_packet,  ///< wait for `peer`'s packet, then destination = destination op payload
+  signal,         ///< release: raise flag (peer, flag) to `value`; peer kEveryone raises it at all others
+  wait,           ///< acquire: wait until the flag that `peer` raises here reaches `value`
+};
+inline constexpr int kStepKindCount = 9;
+std::string_view name_of(StepKind kind) noexcept;
+
+inline constexpr std::int32_t kEveryone = -1;
+/// Payload that travels in one cache line together with its flag.
+inline constexpr std::uint64_t kPacketBytes = 56;
+/// Flags per ordered pair of ranks; a flag starts each operation at 0 and only grows within it.
+inline constexpr std::uint32_t kFlagsPerPair = 7;
+
+struct Step {
+  StepKind kind = StepKind::copy;
+  std::uint8_t flag = 0;    ///< signal, wait
+  std::int32_t peer = 0;    ///< signal, wait, copy_packet, reduce_packet
+  std::uint32_t value = 0;  ///< signal, wait
+  std::uint64_t bytes = 0;  ///< copy, reduce, put, scale, put_packet, ...
+  Place destination;
+  Place source;  ///< reduce: left operand
+  Place second;  ///< reduce: right operand
+
+  friend bool operator==(const Step&, const Step&) = default;
+};
+
+/// Order in which contributions are combined. Two plans of one class give bit-identical results.
+enum class ReductionOrder : std::uint8_t {
+  none,        ///< nothing is reduced
+  rank_order,  ///< ((r0 op r1) op r2) ... for every element
+  ring_order,  ///< as rank_order, but element block b starts at rank (b+1) mod n
+  other,       ///< hand-written
+};
+std::string_view name_of(ReductionOrder order) noexcept;
+
+/// The steps of one rank on one channel, run in order. Channels of a rank run concurrently or in turn;
+/// only flags order them against each other.
+using Program = std::vector<Step>;
+
+struct Plan {
+  std::string name;  ///< "one_shot", "two_shot", "ring", "one_shot_packet", or the file's
+  Collective collective = Collective::barrier;
+  std::int32_t ranks = 1;
+  std::int32_t root = 0;            ///< broadcast
+  std::uint64_t element_bytes = 1;  ///< granularity of reductions and of block boundaries
+  std::uint64_t bytes =
+      0;  ///< size of the *larger* of the two buffers divided as the collective says, see below
+  std::uint64_t scratch_bytes = 0;  ///< scratch used per rank
+  bool in_place = false;            ///< input and output overlap as the collective's in-place form says
+  ReductionOrder order = ReductionOrder::none;
+  std::vector<std::vector<Program>> programs;  ///< [rank][channel]
+
+  // `bytes` counts, per rank:
+  //   all_reduce, broadcast: input = output = bytes
+  //   all_gather:            input = bytes, output = ranks * bytes   (in place: input = output + rank *
+  //   bytes) reduce_scatter:        input = ranks * bytes, output = bytes   (in place: output = input + rank
+  //   * bytes) all_to_all:            input = output = ranks * bytes, `bytes` for each peer (in place: same
+  //   buffer) send_recv:             sender's input = receiver's output = bytes
+  std::uint64_t input_bytes() const noexcept;
+  std::uint64_t output_bytes() const noexcept;
+};
+
+}  // namespace tugline::core

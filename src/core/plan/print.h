@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// Human-readable plans for `tugline plan`, and the JSON form of hand-written plans.
+#pragma once
+
+#include <string>
+
+#include "core/plan/plan.h"
+
+namespace tugline::core {
+
+/// One line per step, grouped by rank and channel.
+std::string print(const Plan& plan);
+
+/// JSON text, the format of `tugline bench --plan FILE` (documented in docs/plans.md).
+std::string to_json(const Plan& plan);
+/// Parses the format of to_json. Throws Error{invalid_argument} that names the field, step and value.
+Plan plan_from_json(std::string_view text);
+
+}  // namespace tugline::core
