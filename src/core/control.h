@@ -34,17 +34,37 @@ enum class LossCause : std::uint32_t {
   removed,    ///< an operator or a decision removed it
 };
 
+/// A member's state, the cause of its death and its incarnation. They change together, in one atomic word:
+/// nobody can overwrite the first cause, and a detector that is late cannot hit the slot's next member.
+struct MemberStatus {
+  MemberState state = MemberState::empty;
+  LossCause cause = LossCause::none;  ///< valid when dead
+  std::uint16_t incarnation = 0;      ///< grows each time the slot is given to a new member
+
+  static constexpr MemberStatus decode(std::uint32_t word) noexcept {
+    return {static_cast<MemberState>(word & 0xff), static_cast<LossCause>(word >> 8 & 0xff),
+            static_cast<std::uint16_t>(word >> 16)};
+  }
+  constexpr std::uint32_t encode() const noexcept {
+    return static_cast<std::uint32_t>(state) | static_cast<std::uint32_t>(cause) << 8 |
+           std::uint32_t{incarnation} << 16;
+  }
+  /// Will never take part again.
+  constexpr bool gone() const noexcept { return state == MemberState::dead || state == MemberState::left; }
+  friend constexpr bool operator==(const MemberStatus&, const MemberStatus&) = default;
+};
+
 struct alignas(64) MemberSlot {
   /// Robust futex word, owned by the member's lifeline thread: thread id | FUTEX_WAITERS while it lives; the
-  /// kernel sets FUTEX_OWNER_DIED when it ends. 0 before it is first held.
+  /// kernel sets FUTEX_OWNER_DIED when it ends. 0 before it is first held and after a clean good-bye.
   std::atomic<std::uint32_t> lifeline;
-  std::atomic<std::uint32_t> state;        ///< MemberState; left and dead are final for this incarnation
-  std::atomic<std::uint32_t> cause;        ///< LossCause, valid once state is dead
-  std::atomic<std::uint32_t> rank;         ///< rank in the world communicator
-  std::atomic<std::uint64_t> heartbeat;    ///< ticks; written by the member alone
-  std::atomic<std::uint64_t> died_at_ns;   ///< CLOCK_MONOTONIC of the notice, valid once state is dead
-  std::atomic<std::uint32_t> incarnation;  ///< grows each time the slot is given to a new member
-  std::atomic<std::uint32_t> reserved[5];
+  std::atomic<std::uint32_t> status;         ///< MemberStatus; use the functions below
+  std::atomic<std::uint32_t> rank;           ///< rank in the world communicator
+  std::atomic<std::uint32_t> pid;            ///< as the member sees itself; 0 until its lifeline is held
+  std::atomic<std::uint64_t> heartbeat;      ///< ticks; written by the member alone
+  std::atomic<std::uint64_t> died_at_ns;     ///< CLOCK_MONOTONIC of the notice, valid once dead
+  std::atomic<std::uint32_t> pid_namespace;  ///< inode of its PID namespace: where `pid` means something
+  std::atomic<std::uint32_t> reserved[7];
 };
 static_assert(sizeof(MemberSlot) == 64);
 
@@ -64,27 +84,62 @@ static_assert(std::is_standard_layout_v<ControlSegment>);
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free &&
               std::atomic<std::uint64_t>::is_always_lock_free);
 
-/// Marks a member dead, once. Returns true for the caller whose mark it was; that caller must raise the alarm
-/// (futex wake included; core makes no system call). Memory order: acq_rel; pairs with is_gone().
-inline bool mark_dead(MemberSlot& slot, LossCause cause, std::uint64_t now_ns) noexcept {
-  auto state = slot.state.load(std::memory_order_acquire);
-  do {
-    if (state == static_cast<std::uint32_t>(MemberState::dead) ||
-        state == static_cast<std::uint32_t>(MemberState::left) ||
-        state == static_cast<std::uint32_t>(MemberState::empty))
-      return false;
-    slot.cause.store(static_cast<std::uint32_t>(cause), std::memory_order_relaxed);
-    slot.died_at_ns.store(now_ns, std::memory_order_relaxed);
-  } while (!slot.state.compare_exchange_weak(state, static_cast<std::uint32_t>(MemberState::dead),
-                                             std::memory_order_acq_rel));
-  return true;
+/// Acquire: who sees a member gone sees what the one who marked it wrote before.
+inline MemberStatus status_of(const MemberSlot& slot) noexcept {
+  return MemberStatus::decode(slot.status.load(std::memory_order_acquire));
+}
+inline MemberState state_of(const MemberSlot& slot) noexcept {
+  return status_of(slot).state;
+}
+inline LossCause cause_of(const MemberSlot& slot) noexcept {
+  return status_of(slot).cause;
+}
+inline std::uint16_t incarnation_of(const MemberSlot& slot) noexcept {
+  return status_of(slot).incarnation;
 }
 
 /// True when the member will never take part again (dead or left).
 inline bool is_gone(const MemberSlot& slot) noexcept {
-  auto state = slot.state.load(std::memory_order_acquire);
-  return state == static_cast<std::uint32_t>(MemberState::dead) ||
-         state == static_cast<std::uint32_t>(MemberState::left);
+  return status_of(slot).gone();
+}
+
+/// Moves the slot's present member from `from` to `to`, once; false when it is not in `from` (any more). For
+/// joining -> alive and alive -> left; the broker gives a slot to a new member by storing a whole
+/// MemberStatus of the next incarnation after it has reset the other words. Memory order: acq_rel.
+inline bool change_state(MemberSlot& slot, MemberState from, MemberState to) noexcept {
+  auto word = slot.status.load(std::memory_order_acquire);
+  for (;;) {
+    auto status = MemberStatus::decode(word);
+    if (status.state != from) return false;
+    status.state = to;
+    if (slot.status.compare_exchange_weak(word, status.encode(), std::memory_order_acq_rel,
+                                          std::memory_order_acquire))
+      return true;
+  }
+}
+
+/// Marks the member that `seen` was read from dead, once. Returns true for the caller whose mark it was; that
+/// caller must raise the alarm (futex wake included; core makes no system call). False when the member is
+/// gone already or the slot has another one: `seen` must have been read before the evidence of its death.
+/// Memory order: acq_rel; pairs with status_of().
+inline bool mark_dead(MemberSlot& slot, MemberStatus seen, LossCause cause, std::uint64_t now_ns) noexcept {
+  auto word = slot.status.load(std::memory_order_acquire);
+  for (;;) {
+    const auto status = MemberStatus::decode(word);
+    if (status.incarnation != seen.incarnation) return false;
+    if (status.state != MemberState::joining && status.state != MemberState::alive) return false;
+    // Before the swap, so that it is there for who sees the mark; a loser of a tie differs by microseconds.
+    slot.died_at_ns.store(now_ns, std::memory_order_relaxed);
+    const MemberStatus dead{MemberState::dead, cause, status.incarnation};
+    if (slot.status.compare_exchange_weak(word, dead.encode(), std::memory_order_acq_rel,
+                                          std::memory_order_acquire))
+      return true;
+  }
+}
+
+/// As above for the slot's present member: for a caller that owns the slot's assignment, as the broker does.
+inline bool mark_dead(MemberSlot& slot, LossCause cause, std::uint64_t now_ns) noexcept {
+  return mark_dead(slot, status_of(slot), cause, now_ns);
 }
 
 }  // namespace tugline::core
