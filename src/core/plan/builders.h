@@ -14,9 +14,10 @@ struct PlanRequest {
   std::uint64_t element_bytes = 4;
   std::uint64_t bytes = 0;  ///< as Plan::bytes counts
   bool in_place = false;
-  bool average = false;             ///< the operator is avg: plans end with scale steps
+  bool average = false;             ///< the operator is avg: every result gets one scale step
   std::uint64_t scratch_bytes = 0;  ///< scratch available per rank; the plan uses at most this much
   std::uint64_t chunk_bytes = 0;    ///< preferred pipeline chunk, 0 = builder's choice
+  std::int32_t only_rank = -1;      ///< build this rank's program only, the others stay empty; -1: all
 };
 
 /// One packet to everyone, every rank combines all packets in rank order. At most kPacketBytes.
@@ -32,9 +33,10 @@ Plan build_ring(const PlanRequest& request);
 /// Chunks through the sender's scratch with credits. send_recv only.
 Plan build_point_to_point(const PlanRequest& request);
 
-/// True when the builder of that name can serve the request.
+/// True when the builder of that name can serve the request: collective, size, and scratch enough for it.
 bool can_build(std::string_view builder, const PlanRequest& request) noexcept;
-/// Builds by name; throws Error{unsupported} when can_build is false, Error{not_found} for an unknown name.
+/// Builds by name; throws Error{invalid_argument} for a request that makes no sense (naming field and value),
+/// Error{unsupported} when can_build is false otherwise, Error{not_found} for an unknown name.
 Plan build(std::string_view builder, const PlanRequest& request);
 /// Names of all builders in order of preference (ties in the cost model go to the first).
 const std::vector<std::string_view>& builder_names() noexcept;

@@ -3,11 +3,24 @@
 // one after the other; executors contain no algorithm. Builders (builders.h) are pure functions that make
 // plans, the checker (checker.h) proves them, the cost model (cost.h) prices them, print.h shows them and
 // json.h reads and writes the hand-written form of `tugline bench --plan`.
+//
+// What an executor must do, beyond the steps:
+//   - A rank's flags start each operation at 0: give every operation a base of its own, above all values of
+//     the operations before it. Signal releases, wait acquires; so does a packet.
+//   - A rank's own packet is the payload as it was put: an in-place plan overwrites its source before it
+//   reads
+//     its own packet.
+//   - Plans do not end with a barrier. A peer may still read this rank's scratch (its packet) after this
+//     rank's program has ended, so scratch is written in operation s+1 only once every rank has finished the
+//     last operation that used the same bytes of scratch (the same packet slot).
+//   - copy's ranges never overlap; a reduce may have the same range as destination and as an operand, never a
+//     partly overlapping one.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tugline/types.h"
@@ -30,6 +43,8 @@ std::string_view name_of(Collective collective) noexcept;
 /// touch them; `scratch` belongs to the library: on a host every rank may read every rank's scratch, on
 /// GPUs a rank writes to a peer's (put) and reads its own.
 enum class Space : std::uint8_t { input, output, scratch };
+inline constexpr int kSpaceCount = 3;
+std::string_view name_of(Space space) noexcept;
 
 /// A byte range of one rank. For `input` and `output` the rank must be the executing one.
 struct Place {
@@ -46,8 +61,8 @@ enum class StepKind : std::uint8_t {
   put,            ///< like copy, but the destination is another rank's scratch
   scale,          ///< destination = destination / ranks; only for avg, only after all contributions
   put_packet,     ///< publish `bytes` (at most kPacketBytes) from source to every rank, flag in the data
-  copy_packet,    ///< wait for `peer`'s packet, then destination = payload
-  reduce_packet,  ///< wait for `peer`'s packet, then destination = destination op payload
+  copy_packet,    ///< wait for `peer`'s packet, then destination = `bytes` of payload from `source.offset` on
+  reduce_packet,  ///< wait for `peer`'s packet, then destination = destination op payload, likewise
   signal,         ///< release: raise flag (peer, flag) to `value`; peer kEveryone raises it at all others
   wait,           ///< acquire: wait until the flag that `peer` raises here reaches `value`
 };
@@ -55,6 +70,8 @@ inline constexpr int kStepKindCount = 9;
 std::string_view name_of(StepKind kind) noexcept;
 
 inline constexpr std::int32_t kEveryone = -1;
+/// Ranks a plan may have.
+inline constexpr std::int32_t kMaxPlanRanks = 256;
 /// Payload that travels in one cache line together with its flag.
 inline constexpr std::uint64_t kPacketBytes = 56;
 /// Flags per ordered pair of ranks; a flag starts each operation at 0 and only grows within it.
@@ -66,9 +83,10 @@ struct Step {
   std::int32_t peer = 0;    ///< signal, wait, copy_packet, reduce_packet
   std::uint32_t value = 0;  ///< signal, wait
   std::uint64_t bytes = 0;  ///< copy, reduce, put, scale, put_packet, ...
-  Place destination;
-  Place source;  ///< reduce: left operand
-  Place second;  ///< reduce: right operand
+  Place destination = {};
+  Place source =
+      {};  ///< reduce: left operand; copy_packet, reduce_packet: `offset` into the payload of `peer`
+  Place second = {};  ///< reduce: right operand
 
   friend bool operator==(const Step&, const Step&) = default;
 };
@@ -80,7 +98,21 @@ enum class ReductionOrder : std::uint8_t {
   ring_order,  ///< as rank_order, but element block b starts at rank (b+1) mod n
   other,       ///< hand-written
 };
+inline constexpr int kReductionOrderCount = 4;
 std::string_view name_of(ReductionOrder order) noexcept;
+
+/// A contiguous part of a buffer.
+struct ByteRange {
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+  std::uint64_t bytes() const noexcept { return end - begin; }
+  friend bool operator==(const ByteRange&, const ByteRange&) = default;
+};
+/// Block `index` of `count` of a buffer: what two_shot and ring give each rank of an all_reduce. Boundaries
+/// fall on elements, and on cache lines where there are enough of them; blocks differ by at most one such
+/// unit and the tail.
+ByteRange block_of(std::uint64_t bytes, std::uint64_t element_bytes, std::int32_t count,
+                   std::int32_t index) noexcept;
 
 /// The steps of one rank on one channel, run in order. Channels of a rank run concurrently or in turn;
 /// only flags order them against each other.
@@ -92,19 +124,20 @@ struct Plan {
   std::int32_t ranks = 1;
   std::int32_t root = 0;            ///< broadcast
   std::uint64_t element_bytes = 1;  ///< granularity of reductions and of block boundaries
-  std::uint64_t bytes =
-      0;  ///< size of the *larger* of the two buffers divided as the collective says, see below
-  std::uint64_t scratch_bytes = 0;  ///< scratch used per rank
+  std::uint64_t bytes = 0;          ///< per rank, as the collective counts, see below
+  std::uint64_t scratch_bytes = 0;  ///< scratch used per rank; 0: the plan touches no scratch
   bool in_place = false;            ///< input and output overlap as the collective's in-place form says
+  bool average = false;             ///< results are divided by `ranks`: for the operator avg and only for it
   ReductionOrder order = ReductionOrder::none;
   std::vector<std::vector<Program>> programs;  ///< [rank][channel]
 
   // `bytes` counts, per rank:
-  //   all_reduce, broadcast: input = output = bytes
-  //   all_gather:            input = bytes, output = ranks * bytes   (in place: input = output + rank *
-  //   bytes) reduce_scatter:        input = ranks * bytes, output = bytes   (in place: output = input + rank
-  //   * bytes) all_to_all:            input = output = ranks * bytes, `bytes` for each peer (in place: same
-  //   buffer) send_recv:             sender's input = receiver's output = bytes
+  //   all_reduce, broadcast: input = output = bytes                   (in place: same buffer)
+  //   all_gather:            input = bytes, output = ranks * bytes    (in place: input = output + rank *
+  //   bytes) reduce_scatter:        input = ranks * bytes, output = bytes    (in place: output = input + rank
+  //   * bytes) all_to_all:            input = output = ranks * bytes, `bytes` for each peer    (in place:
+  //   same buffer) send_recv:             sender's input = receiver's output = bytes
+  // A broadcast reads the root's input only; of send_recv the sender has no output, the receiver no input.
   std::uint64_t input_bytes() const noexcept;
   std::uint64_t output_bytes() const noexcept;
 };

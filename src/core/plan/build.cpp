@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <array>
+
+#include "core/plan/builder_parts.h"
+#include "tugline/error.h"
+
+namespace tugline::core {
+
+namespace {
+
+/// Larger messages are cut by the caller; keeps every sum and product of sizes far from overflow.
+constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 48;
+constexpr std::uint64_t kMostElementBytes = 4096;
+
+/// The first field that makes no sense, as text; empty when all do.
+std::string first_problem(const PlanRequest& request) {
+  const auto rank_in_range = [&](std::int32_t rank) { return rank >= 0 && rank < request.ranks; };
+  if (static_cast<int>(request.collective) >= kCollectiveCount) {
+    return fmt::format("collective = {}", static_cast<int>(request.collective));
+  }
+  if (request.ranks < 1 || request.ranks > kMaxPlanRanks) {
+    return fmt::format("ranks = {}, must be 1 to {}", request.ranks, kMaxPlanRanks);
+  }
+  if (request.collective == Collective::send_recv && request.ranks != 2) {
+    return fmt::format("ranks = {}, a send_recv has 2", request.ranks);
+  }
+  if (!rank_in_range(request.root)) {
+    return fmt::format("root = {}, must be 0 to {}", request.root, request.ranks - 1);
+  }
+  if (request.only_rank != -1 && !rank_in_range(request.only_rank)) {
+    return fmt::format("only_rank = {}, must be -1 (all) to {}", request.only_rank, request.ranks - 1);
+  }
+  if (request.element_bytes < 1 || request.element_bytes > kMostElementBytes) {
+    return fmt::format("element_bytes = {}, must be 1 to {}", request.element_bytes, kMostElementBytes);
+  }
+  if (request.bytes % request.element_bytes != 0 || request.bytes > kMostBytes) {
+    return fmt::format("bytes = {}, must be a multiple of element_bytes = {} and at most {}", request.bytes,
+                       request.element_bytes, kMostBytes);
+  }
+  if (request.collective == Collective::barrier && request.bytes != 0) {
+    return fmt::format("bytes = {}, a barrier has none", request.bytes);
+  }
+  if (request.average && !reduces(request.collective)) {
+    return fmt::format("average = true, but {} reduces nothing", name_of(request.collective));
+  }
+  return {};
+}
+
+ErrorContext context_of(const PlanRequest& request) {
+  ErrorContext context;
+  context.operation = name_of(request.collective);
+  return context;
+}
+
+struct Builder {
+  std::string_view name;
+  Plan (*build)(const PlanRequest&);
+  bool (*can_build)(const PlanRequest&);
+};
+
+const std::array kBuilders = {
+    Builder{"one_shot_packet", build_one_shot_packet,
+            [](const PlanRequest& r) {
+              return r.collective != Collective::send_recv && packet_payload_bytes(r) <= kPacketBytes;
+            }},
+    Builder{"one_shot", build_one_shot,
+            [](const PlanRequest& r) {
+              return r.collective != Collective::send_recv && one_shot_pipeline(r).has_value();
+            }},
+    Builder{"point_to_point", build_point_to_point,
+            [](const PlanRequest& r) {
+              return r.collective == Collective::send_recv && one_way_pipeline(r, r.bytes).has_value();
+            }},
+};
+
+const Builder* find_builder(std::string_view name) noexcept {
+  for (const Builder& builder : kBuilders) {
+    if (builder.name == name) return &builder;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+bool is_valid(const PlanRequest& request) noexcept {
+  return first_problem(request).empty();
+}
+
+void validate(const PlanRequest& request) {
+  if (auto problem = first_problem(request); !problem.empty()) {
+    throw Error(ErrorCode::invalid_argument, fmt::format("plan request: {}", problem),
+                "pass a value in that range", context_of(request));
+  }
+}
+
+void throw_cannot_build(std::string_view builder, const PlanRequest& request) {
+  throw Error(ErrorCode::unsupported,
+              fmt::format("no {} plan for {} of {} bytes over {} ranks with {} bytes of scratch", builder,
+                          name_of(request.collective), request.bytes, request.ranks, request.scratch_bytes),
+              "choose another plan, or give the communicator more scratch", context_of(request));
+}
+
+Plan empty_plan(std::string_view name, const PlanRequest& request, ReductionOrder order_if_reducing) {
+  Plan plan;
+  plan.name = name;
+  plan.collective = request.collective;
+  plan.ranks = request.ranks;
+  plan.root = request.root;
+  plan.element_bytes = request.element_bytes;
+  plan.bytes = request.bytes;
+  plan.in_place = request.in_place;
+  plan.average = request.average;
+  plan.order = reduces(request.collective) ? order_if_reducing : ReductionOrder::none;
+  plan.programs.assign(static_cast<std::size_t>(request.ranks), std::vector<Program>(1));
+  return plan;
+}
+
+void write_local(ProgramWriter& program, const PlanRequest& request) {
+  // In place, the one rank's output is its input.
+  if (!request.in_place) program.copy(program.output(0), program.input(0), request.bytes);
+  if (request.average) program.scale(program.output(0), request.bytes);
+}
+
+bool can_build(std::string_view builder, const PlanRequest& request) noexcept {
+  const Builder* found = find_builder(builder);
+  return found != nullptr && is_valid(request) && found->can_build(request);
+}
+
+Plan build(std::string_view builder, const PlanRequest& request) {
+  const Builder* found = find_builder(builder);
+  if (found == nullptr) {
+    std::string names;
+    for (auto name : builder_names()) names += (names.empty() ? "" : ", ") + std::string(name);
+    throw Error(ErrorCode::not_found, fmt::format("no plan builder is called \"{}\"", builder),
+                fmt::format("use one of: {}", names));
+  }
+  return found->build(request);
+}
+
+const std::vector<std::string_view>& builder_names() noexcept {
+  static const std::vector<std::string_view> names = [] {
+    std::vector<std::string_view> all;
+    for (const Builder& builder : kBuilders) all.push_back(builder.name);
+    return all;
+  }();
+  return names;
+}
+
+}  // namespace tugline::core

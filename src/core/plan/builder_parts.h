@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// What all builders share.
+#pragma once
+
+#include "core/plan/builders.h"
+#include "core/plan/pipeline.h"
+#include "core/plan/program_writer.h"
+
+namespace tugline::core {
+
+/// Throws Error{invalid_argument} that names the field and the value when the request makes no sense.
+void validate(const PlanRequest& request);
+bool is_valid(const PlanRequest& request) noexcept;
+
+/// True when there is something to do: more than one rank, and bytes or a barrier.
+inline bool needs_exchange(const PlanRequest& request) noexcept {
+  return request.ranks > 1 && (request.bytes > 0 || request.collective == Collective::barrier);
+}
+inline bool reduces(Collective collective) noexcept {
+  return collective == Collective::all_reduce || collective == Collective::reduce_scatter;
+}
+
+/// The plan's frame: everything but the programs, one empty channel per rank.
+Plan empty_plan(std::string_view name, const PlanRequest& request, ReductionOrder order_if_reducing);
+
+/// One rank alone: its input becomes its output.
+void write_local(ProgramWriter& program, const PlanRequest& request);
+
+/// Calls write(ProgramWriter&) for every rank that the request asks for; a rank alone gets write_local, and a
+/// request without bytes gets empty programs.
+template <class Write>
+void write_programs(Plan& plan, const PlanRequest& request, Write write) {
+  for (std::int32_t rank = 0; rank < request.ranks; ++rank) {
+    if (request.only_rank >= 0 && request.only_rank != rank) continue;
+    ProgramWriter program(plan.programs[static_cast<std::size_t>(rank)][0], rank);
+    if (needs_exchange(request)) {
+      write(program);
+    } else if (request.bytes > 0) {
+      write_local(program, request);
+    }
+  }
+}
+
+/// Throws the Error{unsupported} of a builder that cannot serve a valid request.
+[[noreturn]] void throw_cannot_build(std::string_view builder, const PlanRequest& request);
+
+/// The pipelines that the builders of those names use; none when scratch is too small.
+std::optional<Pipeline> one_shot_pipeline(const PlanRequest& request) noexcept;
+
+/// Payload bytes of a request's packet.
+std::uint64_t packet_payload_bytes(const PlanRequest& request) noexcept;
+
+}  // namespace tugline::core

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+// One shot: everyone publishes in its own scratch, everyone reads what it needs from everyone. One trip per
+// chunk; bytes read grow with the number of ranks.
+#include "core/plan/builder_parts.h"
+
+namespace tugline::core {
+
+namespace {
+
+constexpr std::uint8_t kPublished = 0;
+constexpr std::uint8_t kCredit = 1;
+
+/// One rank's side of a one-shot plan.
+class OneShot {
+ public:
+  OneShot(ProgramWriter& program, const PlanRequest& request, const Pipeline& pipeline) noexcept
+      : program_(program), request_(request), pipeline_(pipeline), self_(program.rank()) {}
+
+  void write() {
+    switch (request_.collective) {
+      case Collective::barrier:
+        program_.signal(kEveryone, kPublished, 1);
+        for_peers([&](std::int32_t peer) { program_.wait(peer, kPublished, 1); });
+        break;
+      case Collective::all_reduce:
+        exchange([&](std::uint64_t k) { publish_input(k); }, [&](std::uint64_t k) { reduce_inputs(k); });
+        break;
+      case Collective::all_gather:
+        exchange([&](std::uint64_t k) { publish_input(k); }, [&](std::uint64_t k) { gather(k); });
+        break;
+      case Collective::reduce_scatter:
+        exchange([&](std::uint64_t k) { publish_blocks(k); }, [&](std::uint64_t k) { reduce_block(k); });
+        break;
+      case Collective::all_to_all:
+        exchange([&](std::uint64_t k) { publish_blocks(k); }, [&](std::uint64_t k) { collect_blocks(k); });
+        break;
+      case Collective::broadcast:
+        broadcast();
+        break;
+      case Collective::send_recv:
+        break;
+    }
+  }
+
+ private:
+  template <class Publish, class Consume>
+  void exchange(Publish publish, Consume consume) {
+    interleave(
+        pipeline_,
+        [&](std::uint64_t k) {
+          publish(k);
+          program_.signal(kEveryone, kPublished, k + 1);
+        },
+        consume);
+  }
+
+  /// Peers in an order that starts behind this rank, so that not everyone reads the same one.
+  template <class Visit>
+  void for_peers(Visit visit) const {
+    for (std::int32_t step = 1; step < request_.ranks; ++step) visit((self_ + step) % request_.ranks);
+  }
+
+  std::uint64_t block(std::int32_t index) const noexcept {
+    return static_cast<std::uint64_t>(index) * request_.bytes;
+  }
+  /// Where `owner` publishes the piece for `reader` of chunk k: everyone's pieces but its own.
+  std::uint64_t piece_for(std::int32_t owner, std::int32_t reader, std::uint64_t k) const noexcept {
+    return pipeline_.slot(k, static_cast<std::uint64_t>(reader < owner ? reader : reader - 1));
+  }
+  void await(std::int32_t peer, std::uint64_t k) { program_.wait(peer, kPublished, k + 1); }
+
+  void publish_input(std::uint64_t k) {
+    program_.copy(program_.scratch(pipeline_.slot(k)), program_.input(pipeline_.offset(k)),
+                  pipeline_.bytes(k));
+  }
+
+  void reduce_inputs(std::uint64_t k) {
+    // In place, the first step of ranks from 2 on overwrites the input: they read their published copy.
+    const Place own = request_.in_place && self_ >= 2 ? program_.scratch(pipeline_.slot(k))
+                                                      : program_.input(pipeline_.offset(k));
+    reduce_in_rank_order(k, own, program_.output(pipeline_.offset(k)), pipeline_.slot(k));
+  }
+
+  void gather(std::uint64_t k) {
+    const std::uint64_t offset = pipeline_.offset(k);
+    const std::uint64_t bytes = pipeline_.bytes(k);
+    if (!request_.in_place) {
+      program_.copy(program_.output(block(self_) + offset), program_.input(offset), bytes);
+    }
+    for_peers([&](std::int32_t peer) {
+      await(peer, k);
+      program_.copy(program_.output(block(peer) + offset), ProgramWriter::scratch_of(peer, pipeline_.slot(k)),
+                    bytes);
+    });
+  }
+
+  void publish_blocks(std::uint64_t k) {
+    for_peers([&](std::int32_t peer) {
+      program_.copy(program_.scratch(piece_for(self_, peer, k)),
+                    program_.input(block(peer) + pipeline_.offset(k)), pipeline_.bytes(k));
+    });
+  }
+
+  void collect_blocks(std::uint64_t k) {
+    const std::uint64_t offset = pipeline_.offset(k);
+    const std::uint64_t bytes = pipeline_.bytes(k);
+    if (!request_.in_place) {
+      program_.copy(program_.output(block(self_) + offset), program_.input(block(self_) + offset), bytes);
+    }
+    for_peers([&](std::int32_t peer) {
+      await(peer, k);
+      program_.copy(program_.output(block(peer) + offset),
+                    ProgramWriter::scratch_of(peer, piece_for(peer, self_, k)), bytes);
+    });
+  }
+
+  void reduce_block(std::uint64_t k) {
+    const std::uint64_t offset = pipeline_.offset(k);
+    const Place own = program_.input(block(self_) + offset);
+    const Place result = program_.output(offset);
+    // In place, the output is this rank's own block: ranks from 2 on accumulate in scratch (the piece behind
+    // those for the peers) until the own contribution has been read.
+    const bool accumulate_aside = request_.in_place && self_ >= 2;
+    const Place aside = program_.scratch(pipeline_.slot(k, static_cast<std::uint64_t>(request_.ranks - 1)));
+    const auto source = [&](std::int32_t peer) {
+      return peer == self_ ? own : ProgramWriter::scratch_of(peer, piece_for(peer, self_, k));
+    };
+    await_if_peer(0, k);
+    Place left = source(0);
+    for (std::int32_t peer = 1; peer < request_.ranks; ++peer) {
+      await_if_peer(peer, k);
+      const Place destination = accumulate_aside && peer < self_ ? aside : result;
+      program_.reduce(destination, left, source(peer), pipeline_.bytes(k));
+      left = destination;
+    }
+    if (request_.average) program_.scale(result, pipeline_.bytes(k));
+  }
+
+  void reduce_in_rank_order(std::uint64_t k, Place own, Place result, std::uint64_t peer_slot) {
+    const auto source = [&](std::int32_t peer) {
+      return peer == self_ ? own : ProgramWriter::scratch_of(peer, peer_slot);
+    };
+    await_if_peer(0, k);
+    Place left = source(0);
+    for (std::int32_t peer = 1; peer < request_.ranks; ++peer) {
+      await_if_peer(peer, k);
+      program_.reduce(result, left, source(peer), pipeline_.bytes(k));
+      left = result;
+    }
+    if (request_.average) program_.scale(result, pipeline_.bytes(k));
+  }
+
+  void await_if_peer(std::int32_t peer, std::uint64_t k) {
+    if (peer != self_) await(peer, k);
+  }
+
+  void broadcast() {
+    const CreditRule credits{pipeline_.slots, pipeline_.chunks()};
+    const std::int32_t root = request_.root;
+    for (std::uint64_t k = 0; k < pipeline_.chunks(); ++k) {
+      const std::uint64_t offset = pipeline_.offset(k);
+      if (self_ == root) {
+        if (auto credit = credits.needed(k)) {
+          for_peers([&](std::int32_t peer) { program_.wait(peer, kCredit, credit); });
+        }
+        publish_input(k);
+        program_.signal(kEveryone, kPublished, k + 1);
+        if (!request_.in_place) {
+          program_.copy(program_.output(offset), program_.input(offset), pipeline_.bytes(k));
+        }
+      } else {
+        await(root, k);
+        program_.copy(program_.output(offset), ProgramWriter::scratch_of(root, pipeline_.slot(k)),
+                      pipeline_.bytes(k));
+        if (auto credit = credits.given(k)) program_.signal(root, kCredit, credit);
+      }
+    }
+  }
+
+  ProgramWriter& program_;
+  const PlanRequest& request_;
+  const Pipeline& pipeline_;
+  const std::int32_t self_;
+};
+
+}  // namespace
+
+std::optional<Pipeline> one_shot_pipeline(const PlanRequest& request) noexcept {
+  if (!needs_exchange(request)) return Pipeline{.slots = 0};
+  const auto peers = static_cast<std::uint64_t>(request.ranks - 1);
+  switch (request.collective) {
+    case Collective::barrier:
+      return Pipeline{.slots = 0};
+    case Collective::broadcast:
+      return one_way_pipeline(request, request.bytes);
+    case Collective::all_to_all:
+      return symmetric_pipeline(request, request.bytes, peers);
+    case Collective::reduce_scatter:
+      return symmetric_pipeline(request, request.bytes, request.in_place ? peers + 1 : peers);
+    default:
+      return symmetric_pipeline(request, request.bytes, 1);
+  }
+}
+
+Plan build_one_shot(const PlanRequest& request) {
+  validate(request);
+  if (!can_build("one_shot", request)) throw_cannot_build("one_shot", request);
+  const Pipeline pipeline = *one_shot_pipeline(request);
+  Plan plan = empty_plan("one_shot", request, ReductionOrder::rank_order);
+  plan.scratch_bytes = pipeline.scratch_bytes();
+  write_programs(plan, request, [&](ProgramWriter& program) { OneShot(program, request, pipeline).write(); });
+  return plan;
+}
+
+}  // namespace tugline::core

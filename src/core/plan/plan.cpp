@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/plan/plan.h"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+
+namespace tugline::core {
+
+namespace {
+
+template <std::size_t N, class E>
+std::string_view lookup(const std::array<std::string_view, N>& names, E value) noexcept {
+  const auto index = static_cast<std::size_t>(value);
+  return index < N ? names[index] : "?";
+}
+
+constexpr std::array<std::string_view, kCollectiveCount> kCollectiveNames = {
+    "barrier", "all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "send_recv"};
+constexpr std::array<std::string_view, kStepKindCount> kStepKindNames = {
+    "copy", "reduce", "put", "scale", "put_packet", "copy_packet", "reduce_packet", "signal", "wait"};
+constexpr std::array<std::string_view, kReductionOrderCount> kReductionOrderNames = {"none", "rank_order",
+                                                                                     "ring_order", "other"};
+constexpr std::array<std::string_view, kSpaceCount> kSpaceNames = {"input", "output", "scratch"};
+
+constexpr std::uint64_t kCacheLineBytes = 64;
+
+}  // namespace
+
+std::string_view name_of(Collective collective) noexcept {
+  return lookup(kCollectiveNames, collective);
+}
+std::string_view name_of(StepKind kind) noexcept {
+  return lookup(kStepKindNames, kind);
+}
+std::string_view name_of(ReductionOrder order) noexcept {
+  return lookup(kReductionOrderNames, order);
+}
+std::string_view name_of(Space space) noexcept {
+  return lookup(kSpaceNames, space);
+}
+
+ByteRange block_of(std::uint64_t bytes, std::uint64_t element_bytes, std::int32_t count,
+                   std::int32_t index) noexcept {
+  const auto blocks = static_cast<std::uint64_t>(count);
+  std::uint64_t unit = std::lcm(element_bytes, kCacheLineBytes);
+  if (bytes / unit < blocks) unit = element_bytes;
+  const std::uint64_t units = bytes / unit;
+  const std::uint64_t each = units / blocks;
+  const std::uint64_t larger = units % blocks;
+  const auto begin_of = [&](std::uint64_t block) {
+    return block == blocks ? bytes : unit * (block * each + std::min(block, larger));
+  };
+  const auto block = static_cast<std::uint64_t>(index);
+  return {begin_of(block), begin_of(block + 1)};
+}
+
+std::uint64_t Plan::input_bytes() const noexcept {
+  const auto n = static_cast<std::uint64_t>(ranks);
+  switch (collective) {
+    case Collective::barrier:
+      return 0;
+    case Collective::reduce_scatter:
+    case Collective::all_to_all:
+      return n * bytes;
+    case Collective::all_reduce:
+    case Collective::all_gather:
+    case Collective::broadcast:
+    case Collective::send_recv:
+      return bytes;
+  }
+  return 0;
+}
+
+std::uint64_t Plan::output_bytes() const noexcept {
+  const auto n = static_cast<std::uint64_t>(ranks);
+  switch (collective) {
+    case Collective::barrier:
+      return 0;
+    case Collective::all_gather:
+    case Collective::all_to_all:
+      return n * bytes;
+    case Collective::all_reduce:
+    case Collective::reduce_scatter:
+    case Collective::broadcast:
+    case Collective::send_recv:
+      return bytes;
+  }
+  return 0;
+}
+
+}  // namespace tugline::core

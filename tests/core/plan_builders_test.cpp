@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/plan/builders.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "plan_cases.h"
+#include "plan_interpreter.h"
+#include "tugline/error.h"
+
+namespace tugline::core::test {
+namespace {
+
+TEST(PlanBuilders, ComputeTheCollectiveOnRealBytes) {
+  std::map<std::string, int> built;
+  for_each_case({1, 2, 3, 4, 5, 7, 8}, {0, 1, 7, 255, 3000}, [&](auto name, const PlanRequest& request) {
+    const Plan plan = build(name, request);
+    ++built[std::string(name) + " " + std::string(name_of(request.collective))];
+    ASSERT_LE(plan.scratch_bytes, request.scratch_bytes) << describe(name, request);
+    for (std::uint64_t seed : {1, 2}) {
+      const RunResult run = interpret(plan, seed);
+      ASSERT_TRUE(run.ended) << describe(name, request);
+      ASSERT_TRUE(run.in_bounds) << describe(name, request);
+      for (std::int32_t rank = 0; rank < plan.ranks; ++rank) {
+        if (plan.collective == Collective::send_recv && rank == 0) continue;  // a sender has no output
+        ASSERT_EQ(run.outputs[static_cast<std::size_t>(rank)], expected_output(plan, rank))
+            << describe(name, request) << " at rank " << rank;
+      }
+    }
+  });
+  for (const auto& [what, count] : built) EXPECT_GT(count, 0) << what;
+}
+
+TEST(PlanBuilders, NoBytesMeansNoSteps) {
+  for_each_case({1, 2, 5}, {0}, [&](auto name, const PlanRequest& request) {
+    if (request.collective == Collective::barrier) return;
+    for (const auto& channels : build(name, request).programs) {
+      for (const Program& program : channels) EXPECT_TRUE(program.empty()) << describe(name, request);
+    }
+  });
+}
+
+TEST(PlanBuilders, OnlyOneRanksProgramIsThatOfTheWholePlan) {
+  for_each_case({2, 5}, {700}, [&](auto name, PlanRequest request) {
+    const Plan whole = build(name, request);
+    for (std::int32_t rank = 0; rank < request.ranks; ++rank) {
+      request.only_rank = rank;
+      const Plan one = build(name, request);
+      for (std::size_t r = 0; r < one.programs.size(); ++r) {
+        if (r == static_cast<std::size_t>(rank)) {
+          EXPECT_EQ(one.programs[r], whole.programs[r]) << describe(name, request);
+        } else {
+          EXPECT_TRUE(one.programs[r][0].empty()) << describe(name, request);
+        }
+      }
+    }
+  });
+}
+
+TEST(PlanBuilders, StepsStayBoundedForLargeMessages) {
+  PlanRequest request;
+  request.collective = Collective::all_reduce;
+  request.ranks = 2;
+  request.bytes = std::uint64_t{4} << 30;
+  request.scratch_bytes = 8 << 20;
+  request.only_rank = 0;
+  for (auto name : builder_names()) {
+    if (!can_build(name, request)) continue;
+    const Plan plan = build(name, request);
+    EXPECT_LE(plan.programs[0][0].size(), 4096u * 12u) << name;
+    EXPECT_LE(plan.scratch_bytes, request.scratch_bytes) << name;
+  }
+}
+
+TEST(PlanBuilders, NonsenseIsRefusedByFieldAndValue) {
+  const auto text_of = [](PlanRequest request) -> std::string {
+    try {
+      build("one_shot", request);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+      return error.what();
+    }
+    return "accepted";
+  };
+  PlanRequest good;
+  good.ranks = 4;
+  good.bytes = 64;
+  good.scratch_bytes = 4096;
+  EXPECT_EQ(text_of(good), "accepted");
+  const auto expect = [&](auto change, const std::string& words) {
+    PlanRequest bad = good;
+    change(bad);
+    EXPECT_THAT(text_of(bad), testing::HasSubstr(words));
+    EXPECT_FALSE(can_build("one_shot", bad)) << words;
+  };
+  expect([](PlanRequest& r) { r.ranks = 0; }, "ranks = 0");
+  expect([](PlanRequest& r) { r.ranks = 1000; }, "ranks = 1000");
+  expect([](PlanRequest& r) { r.root = 4; }, "root = 4");
+  expect([](PlanRequest& r) { r.bytes = 66; }, "bytes = 66");
+  expect([](PlanRequest& r) { r.element_bytes = 0; }, "element_bytes = 0");
+  expect([](PlanRequest& r) { r.only_rank = 4; }, "only_rank = 4");
+  expect([](PlanRequest& r) { r.collective = Collective::broadcast, r.average = true; }, "average = true");
+  expect([](PlanRequest& r) { r.collective = Collective::send_recv; }, "ranks = 4");
+}
+
+TEST(PlanBuilders, WhatCannotBeServedSaysSo) {
+  PlanRequest request;
+  request.ranks = 4;
+  request.bytes = 1 << 20;
+  request.scratch_bytes = 0;
+  EXPECT_FALSE(can_build("one_shot", request));
+  try {
+    build("one_shot", request);
+    FAIL() << "built a plan without scratch";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::unsupported);
+    EXPECT_THAT(error.what(), testing::HasSubstr("1048576 bytes over 4 ranks with 0 bytes of scratch"));
+  }
+  EXPECT_FALSE(can_build("no_such", request));
+  try {
+    build("no_such", request);
+    FAIL() << "built a plan of an unknown kind";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::not_found);
+    EXPECT_THAT(error.what(), testing::HasSubstr("one_shot_packet, one_shot"));
+  }
+}
+
+TEST(PlanBuilders, BlocksCoverTheBufferInOrder) {
+  for (std::uint64_t element : {1, 2, 4, 8, 24}) {
+    for (std::uint64_t elements : {0, 1, 3, 64, 1000, 4097}) {
+      for (std::int32_t count : {1, 2, 3, 7, 16}) {
+        std::uint64_t at = 0;
+        for (std::int32_t index = 0; index < count; ++index) {
+          const ByteRange range = block_of(elements * element, element, count, index);
+          EXPECT_EQ(range.begin, at);
+          EXPECT_EQ(range.begin % element, 0u);
+          EXPECT_LE(range.begin, range.end);
+          at = range.end;
+        }
+        EXPECT_EQ(at, elements * element);
+      }
+    }
+  }
+  EXPECT_EQ(block_of(1 << 20, 4, 3, 1).begin % 64, 0u);
+}
+
+}  // namespace
+}  // namespace tugline::core::test

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// The requests that plan tests go through.
+#pragma once
+
+#include <gmock/gmock.h>
+
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "core/plan/builders.h"
+
+namespace tugline::core {
+
+inline std::string describe(std::string_view builder, const PlanRequest& r) {
+  return std::string(builder) + " " + std::string(name_of(r.collective)) + " ranks " +
+         std::to_string(r.ranks) + " root " + std::to_string(r.root) + " bytes " + std::to_string(r.bytes) +
+         " element " + std::to_string(r.element_bytes) + " scratch " + std::to_string(r.scratch_bytes) +
+         " chunk " + std::to_string(r.chunk_bytes) + (r.in_place ? " in place" : "") +
+         (r.average ? " average" : "");
+}
+
+namespace test {
+
+/// Calls visit(builder, request) for every builder that can serve a request of the grid.
+template <class Visit>
+void for_each_case(const std::vector<std::int32_t>& rank_counts, const std::vector<std::uint64_t>& sizes,
+                   Visit visit) {
+  for (int collective = 0; collective < kCollectiveCount; ++collective) {
+    for (std::int32_t ranks : rank_counts) {
+      for (std::uint64_t elements : sizes) {
+        for (int variant = 0; variant < 8; ++variant) {
+          PlanRequest request;
+          request.collective = static_cast<Collective>(collective);
+          request.ranks = ranks;
+          request.root = (variant & 1) != 0 ? ranks - 1 : 0;
+          request.in_place = (variant & 1) != 0;
+          request.average = (variant & 2) != 0;
+          request.element_bytes = (variant & 2) != 0 ? 2 : 4;
+          request.bytes = elements * request.element_bytes;
+          request.scratch_bytes = (variant & 4) != 0 ? 4 << 10 : 64 << 10;
+          request.chunk_bytes = (variant & 4) != 0 ? 0 : 512;
+          for (auto builder : builder_names()) {
+            if (can_build(builder, request)) visit(builder, request);
+          }
+        }
+      }
+    }
+  }
+}
+
+}  // namespace test
+}  // namespace tugline::core

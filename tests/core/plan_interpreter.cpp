@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan_interpreter.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <random>
+#include <tuple>
+
+namespace tugline::core::test {
+
+namespace {
+
+using Bytes = std::vector<std::uint8_t>;
+
+/// destination = left op right for one element: every byte depends on the whole of both elements.
+void combine(std::uint8_t* destination, const std::uint8_t* left, const std::uint8_t* right,
+             std::uint64_t element_bytes) {
+  std::uint64_t hash = 1469598103934665603u;
+  for (std::uint64_t i = 0; i < element_bytes; ++i) hash = (hash ^ left[i]) * 1099511628211u;
+  hash = (hash << 7 | hash >> 57) + 0x9e3779b97f4a7c15u;
+  for (std::uint64_t i = 0; i < element_bytes; ++i) hash = (hash ^ right[i]) * 1099511628211u;
+  for (std::uint64_t i = 0; i < element_bytes; ++i) {
+    destination[i] = static_cast<std::uint8_t>(hash >> (8 * (i % 8)) ^ i);
+  }
+}
+
+void scale_element(std::uint8_t* element, std::uint64_t element_bytes) {
+  for (std::uint64_t i = 0; i < element_bytes; ++i) {
+    element[i] = static_cast<std::uint8_t>(element[i] * 7 + 3);
+  }
+}
+
+class Machine {
+ public:
+  explicit Machine(const Plan& plan) : plan_(plan) {
+    const auto n = static_cast<std::size_t>(plan.ranks);
+    inputs_.resize(n);
+    outputs_.resize(n);
+    scratch_.assign(n, Bytes(plan.scratch_bytes, 0xEE));
+    packets_.resize(n);
+    published_.assign(n, false);
+    for (std::int32_t rank = 0; rank < plan.ranks; ++rank) {
+      const auto r = static_cast<std::size_t>(rank);
+      Bytes input(plan.input_bytes());
+      for (std::uint64_t i = 0; i < input.size(); ++i) input[i] = input_byte(rank, i);
+      outputs_[r].assign(plan.output_bytes(), 0xDD);
+      inputs_[r] = input;
+      if (plan.in_place) alias(rank, input);
+    }
+  }
+
+  /// True when the step was done, false when it must wait.
+  bool run(std::int32_t self, const Step& step) {
+    const auto r = static_cast<std::size_t>(self);
+    const auto element = plan_.element_bytes;
+    switch (step.kind) {
+      case StepKind::copy:
+      case StepKind::put: {
+        auto* to = at(step.destination, step.bytes);
+        auto* from = at(step.source, step.bytes);
+        if (to != nullptr && from != nullptr) std::memmove(to, from, step.bytes);
+        return true;
+      }
+      case StepKind::reduce: {
+        auto* to = at(step.destination, step.bytes);
+        auto* left = at(step.source, step.bytes);
+        auto* right = at(step.second, step.bytes);
+        if (to == nullptr || left == nullptr || right == nullptr) return true;
+        for (std::uint64_t i = 0; i + element <= step.bytes; i += element) {
+          combine(to + i, left + i, right + i, element);
+        }
+        return true;
+      }
+      case StepKind::scale: {
+        auto* to = at(step.destination, step.bytes);
+        for (std::uint64_t i = 0; to != nullptr && i + element <= step.bytes; i += element) {
+          scale_element(to + i, element);
+        }
+        return true;
+      }
+      case StepKind::put_packet: {
+        auto* from = at(step.source, step.bytes);
+        if (from != nullptr) packets_[r].assign(from, from + step.bytes);
+        published_[r] = true;
+        return true;
+      }
+      case StepKind::copy_packet:
+      case StepKind::reduce_packet: {
+        const auto peer = static_cast<std::size_t>(step.peer);
+        if (!published_[peer]) return false;
+        const Bytes& payload = packets_[peer];
+        auto* to = at(step.destination, step.bytes);
+        if (to == nullptr || step.source.offset + step.bytes > payload.size()) {
+          in_bounds = false;
+          return true;
+        }
+        const auto* from = payload.data() + step.source.offset;
+        if (step.kind == StepKind::copy_packet) {
+          std::copy_n(from, step.bytes, to);
+          return true;
+        }
+        for (std::uint64_t i = 0; i + element <= step.bytes; i += element) {
+          combine(to + i, to + i, from + i, element);
+        }
+        return true;
+      }
+      case StepKind::signal:
+        for (std::int32_t peer = 0; peer < plan_.ranks; ++peer) {
+          if (peer == self || (step.peer != kEveryone && step.peer != peer)) continue;
+          auto& flag = flags_[{self, peer, step.flag}];
+          flag = std::max(flag, step.value);
+        }
+        return true;
+      case StepKind::wait:
+        return flags_[{step.peer, self, step.flag}] >= step.value;
+    }
+    return true;
+  }
+
+  Bytes output(std::int32_t rank) {
+    auto* data = at({Space::output, rank, 0}, plan_.output_bytes());
+    return data == nullptr ? Bytes{} : Bytes(data, data + plan_.output_bytes());
+  }
+
+  bool in_bounds = true;
+
+ private:
+  bool output_holds_input() const { return plan_.collective != Collective::reduce_scatter; }
+  std::uint64_t alias_offset(std::int32_t rank) const {
+    const bool blocks =
+        plan_.collective == Collective::all_gather || plan_.collective == Collective::reduce_scatter;
+    return blocks ? static_cast<std::uint64_t>(rank) * plan_.bytes : 0;
+  }
+  void alias(std::int32_t rank, const Bytes& input) {
+    if (output_holds_input()) {
+      std::copy(
+          input.begin(), input.end(),
+          outputs_[static_cast<std::size_t>(rank)].begin() + static_cast<std::ptrdiff_t>(alias_offset(rank)));
+    }
+  }
+
+  std::uint8_t* at(const Place& place, std::uint64_t bytes) {
+    const auto r = static_cast<std::size_t>(place.rank);
+    Bytes* memory = nullptr;
+    std::uint64_t shift = 0;
+    std::uint64_t limit = 0;
+    switch (place.space) {
+      case Space::scratch:
+        memory = &scratch_[r];
+        limit = memory->size();
+        break;
+      case Space::input:
+        limit = plan_.input_bytes();
+        memory = plan_.in_place && output_holds_input() ? &outputs_[r] : &inputs_[r];
+        shift = plan_.in_place && output_holds_input() ? alias_offset(place.rank) : 0;
+        break;
+      case Space::output:
+        limit = plan_.output_bytes();
+        memory = plan_.in_place && !output_holds_input() ? &inputs_[r] : &outputs_[r];
+        shift = plan_.in_place && !output_holds_input() ? alias_offset(place.rank) : 0;
+        break;
+    }
+    if (place.offset > limit || bytes > limit - place.offset) {
+      in_bounds = false;
+      return nullptr;
+    }
+    static std::uint8_t nothing = 0;
+    return bytes == 0 ? &nothing : memory->data() + shift + place.offset;
+  }
+
+  const Plan& plan_;
+  std::vector<Bytes> inputs_, outputs_, scratch_, packets_;
+  std::vector<bool> published_;
+  std::map<std::tuple<std::int32_t, std::int32_t, std::uint8_t>, std::uint32_t> flags_;
+};
+
+}  // namespace
+
+std::uint8_t input_byte(std::int32_t rank, std::uint64_t index) {
+  std::uint64_t x = index * 0x9e3779b97f4a7c15u + static_cast<std::uint64_t>(rank + 1) * 0xbf58476d1ce4e5b9u;
+  x ^= x >> 31;
+  return static_cast<std::uint8_t>(x * 0x94d049bb133111ebu >> 56);
+}
+
+RunResult interpret(const Plan& plan, std::uint64_t seed) {
+  struct Agent {
+    std::int32_t rank;
+    const Program* program;
+    std::size_t next = 0;
+  };
+  Machine machine(plan);
+  std::vector<Agent> agents;
+  for (std::int32_t rank = 0; rank < plan.ranks; ++rank) {
+    for (const Program& program : plan.programs[static_cast<std::size_t>(rank)])
+      agents.push_back({rank, &program});
+  }
+  std::mt19937_64 random(seed);
+  RunResult run;
+  std::vector<std::size_t> candidates;
+  for (std::size_t i = 0; i < agents.size(); ++i) candidates.push_back(i);
+  while (!candidates.empty() && machine.in_bounds) {
+    // Any unfinished agent may be next; when a whole random round makes no step, nobody can.
+    std::shuffle(candidates.begin(), candidates.end(), random);
+    bool moved = false;
+    for (auto index : candidates) {
+      Agent& agent = agents[index];
+      for (auto burst = random() % 8 + 1; burst > 0 && agent.next < agent.program->size(); --burst) {
+        if (!machine.run(agent.rank, (*agent.program)[agent.next])) break;
+        ++agent.next;
+        moved = true;
+      }
+    }
+    std::erase_if(candidates, [&](std::size_t i) { return agents[i].next == agents[i].program->size(); });
+    if (!moved && !candidates.empty()) {
+      run.ended = false;
+      break;
+    }
+  }
+  run.in_bounds = machine.in_bounds;
+  for (std::int32_t rank = 0; rank < plan.ranks; ++rank) run.outputs.push_back(machine.output(rank));
+  return run;
+}
+
+std::vector<std::uint8_t> expected_output(const Plan& plan, std::int32_t rank) {
+  const std::uint64_t element = plan.element_bytes;
+  Bytes output(plan.output_bytes());
+  const auto reduced = [&](std::uint64_t position, std::uint64_t input_offset, std::int32_t first) {
+    Bytes left(element), right(element);
+    for (std::uint64_t i = 0; i < element; ++i) left[i] = input_byte(first, input_offset + i);
+    for (std::int32_t step = 1; step < plan.ranks; ++step) {
+      const std::int32_t peer = (first + step) % plan.ranks;
+      for (std::uint64_t i = 0; i < element; ++i) right[i] = input_byte(peer, input_offset + i);
+      combine(left.data(), left.data(), right.data(), element);
+    }
+    if (plan.average) scale_element(left.data(), element);
+    std::copy(left.begin(), left.end(), output.begin() + static_cast<std::ptrdiff_t>(position));
+  };
+  const bool ring = plan.order == ReductionOrder::ring_order;
+  const auto start_of_block = [&](std::int32_t block) { return ring ? (block + 1) % plan.ranks : 0; };
+  const std::uint64_t own_block = static_cast<std::uint64_t>(rank) * plan.bytes;
+
+  switch (plan.collective) {
+    case Collective::barrier:
+      break;
+    case Collective::all_reduce:
+      for (std::int32_t block = 0; block < plan.ranks; ++block) {
+        const ByteRange range = block_of(plan.bytes, element, plan.ranks, block);
+        for (auto at = range.begin; at < range.end; at += element) reduced(at, at, start_of_block(block));
+      }
+      break;
+    case Collective::reduce_scatter:
+      for (std::uint64_t at = 0; at < plan.bytes; at += element) {
+        reduced(at, own_block + at, start_of_block(rank));
+      }
+      break;
+    case Collective::all_gather:
+      for (std::uint64_t i = 0; i < output.size(); ++i) {
+        output[i] = input_byte(static_cast<std::int32_t>(i / plan.bytes), i % plan.bytes);
+      }
+      break;
+    case Collective::all_to_all:
+      for (std::uint64_t i = 0; i < output.size(); ++i) {
+        output[i] = input_byte(static_cast<std::int32_t>(i / plan.bytes), own_block + i % plan.bytes);
+      }
+      break;
+    case Collective::broadcast:
+      for (std::uint64_t i = 0; i < output.size(); ++i) output[i] = input_byte(plan.root, i);
+      break;
+    case Collective::send_recv:
+      for (std::uint64_t i = 0; i < output.size(); ++i) output[i] = rank == 1 ? input_byte(0, i) : 0xDD;
+      break;
+  }
+  return output;
+}
+
+}  // namespace tugline::core::test
