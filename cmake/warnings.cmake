@@ -3,6 +3,8 @@
 add_library(tugline_flags INTERFACE)
 target_compile_options(tugline_flags INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Werror
+  # Designated initialisers leave fields out on purpose: that is what defaults are for.
+  -Wno-missing-field-initializers
   -fno-math-errno)
 if(TUGLINE_SANITIZE)
   target_compile_options(tugline_flags INTERFACE -fsanitize=${TUGLINE_SANITIZE} -fno-omit-frame-pointer)

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/log.h"
+
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <mutex>
+
+#include "base/settings.h"
+#include "base/unique_fd.h"
+
+namespace tugline::base {
+namespace {
+
+struct LogState {
+  std::mutex mutex;
+  UniqueFd file;  // none: stderr
+  LogCallback callback;
+};
+
+LogState& state() noexcept {
+  // Never destroyed: threads may still log while the process ends.
+  static auto* instance = new LogState;
+  return *instance;
+}
+
+constexpr int kNotConfigured = -1;
+std::atomic<int> current_level{kNotConfigured};
+
+const std::string& host_name() {
+  static const std::string kName = [] {
+    char buffer[256] = {};
+    if (::gethostname(buffer, sizeof buffer - 1) != 0) return std::string("host");
+    return std::string(buffer, std::strcspn(buffer, "."));
+  }();
+  return kName;
+}
+
+void write_all(int descriptor, std::string_view text) noexcept {
+  while (!text.empty()) {
+    const auto written = ::write(descriptor, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return;  // nowhere left to say so
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
+std::string_view label_of(LogLevel level) noexcept {
+  constexpr std::string_view kLabels[] = {"ERROR", "WARN", "INFO", "DEBUG", "TRACE"};
+  return kLabels[static_cast<std::size_t>(level)];
+}
+
+std::string expand(const std::string& pattern) {
+  std::string path;
+  for (std::size_t i = 0; i < pattern.size(); ++i) {
+    const char next = pattern[i] == '%' && i + 1 < pattern.size() ? pattern[i + 1] : '\0';
+    if (next == 'h') {
+      path += host_name();
+    } else if (next == 'p') {
+      path += std::to_string(::getpid());
+    } else if (next == '%') {
+      path += '%';
+    } else {
+      path += pattern[i];
+      continue;
+    }
+    ++i;
+  }
+  return path;
+}
+
+}  // namespace
+
+std::string_view name_of(LogLevel level) noexcept {
+  constexpr std::string_view kNames[] = {"error", "warn", "info", "debug", "trace"};
+  const auto index = static_cast<std::size_t>(level);
+  return index < std::size(kNames) ? kNames[index] : "?";
+}
+
+bool log_enabled(LogLevel level) noexcept {
+  int limit = current_level.load(std::memory_order_relaxed);
+  if (limit == kNotConfigured) {
+    try {
+      settings();  // configures the log
+    } catch (const std::exception& failure) {
+      // The same error reaches whoever needs a setting; logging goes on with what is always right.
+      current_level.store(static_cast<int>(LogLevel::warn), std::memory_order_relaxed);
+      log_text(LogLevel::error, failure.what());
+    }
+    limit = current_level.load(std::memory_order_relaxed);
+  }
+  return static_cast<int>(level) <= limit;
+}
+
+void log_text(LogLevel level, std::string_view text) noexcept {
+  try {
+    auto& log_state = state();
+    const std::lock_guard lock(log_state.mutex);
+    if (log_state.callback) {
+      log_state.callback(level, text);
+      return;
+    }
+    std::string line =
+        fmt::format("{}:{}:{} tugline {} ", host_name(), ::getpid(), ::syscall(SYS_gettid), label_of(level));
+    for (const char c : text) {
+      line += c;
+      if (c == '\n') line += "    ";
+    }
+    line += '\n';
+    write_all(log_state.file ? log_state.file.get() : STDERR_FILENO, line);
+  } catch (const std::exception&) {
+    write_all(STDERR_FILENO, "tugline ERROR a log line was lost: out of memory\n");
+  }
+}
+
+void set_log_callback(LogCallback callback) {
+  auto& log_state = state();
+  const std::lock_guard lock(log_state.mutex);
+  log_state.callback = std::move(callback);
+}
+
+void configure_log(LogLevel level, const std::string& file) {
+  UniqueFd opened;
+  std::string failure;
+  if (!file.empty()) {
+    const auto path = expand(file);
+    opened.reset(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+    if (!opened)
+      failure = fmt::format("log file {} cannot be opened: {}; using stderr", path, std::strerror(errno));
+  }
+  {
+    auto& log_state = state();
+    const std::lock_guard lock(log_state.mutex);
+    log_state.file = std::move(opened);
+  }
+  current_level.store(static_cast<int>(level), std::memory_order_relaxed);
+  if (!failure.empty()) log_text(LogLevel::error, failure);
+}
+
+}  // namespace tugline::base

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table itself.
+#include <algorithm>
+#include <cctype>
+#include <iterator>
+
+#include "base/settings.h"
+
+namespace tugline::base {
+namespace {
+
+constexpr double kTwoToThe40 = 1099511627776.0;
+
+const SettingRow kRows[] = {
+    {"job", &Settings::job, "", "from the launcher; a private job when alone",
+     "Name of the job: processes with the same name on one host find the same broker."},
+    {"rank", &Settings::rank, "", "from the launcher", "Number of this rank, from 0.", 0, 65535},
+    {"size", &Settings::size, "", "from the launcher", "Number of ranks of the job.", 1, 65536},
+    {"local_rank", &Settings::local_rank, "", "from the launcher",
+     "Number of this rank among those of its host; chooses the device.", 0, 65535},
+    {"runtime_dir", &Settings::runtime_dir, "", "$XDG_RUNTIME_DIR/tugline, else /tmp/tugline-<uid>",
+     "Directory under which every job keeps its socket and token file; made with mode 0700."},
+    {"socket_path", &Settings::socket_path, "", "<runtime_dir>/<job>/broker.sock",
+     "Path of the broker's socket, at most 107 bytes."},
+    {"token", &Settings::token, "", "from the token file beside the socket",
+     "Secret of the job: 64 hexadecimal digits.", 0, 0, Secrecy::secret},
+    {"config_file", &Settings::config_file, "", "$XDG_CONFIG_HOME/tugline.toml, else /etc/tugline.toml",
+     "Path of the TOML file; meaningful in the environment only."},
+    {"debug", &Settings::debug, "", "", "Least important level that is logged."},
+    {"log_file", &Settings::log_file, "", "stderr",
+     "File the log is appended to; %h becomes the host's name, %p the process id."},
+    {"report_after", &Settings::report_after, "time", "",
+     "A wait of this length is reported with rank, operation, peer, expected and seen; 0 never.", 0, 1e9},
+    {"fail_after", &Settings::fail_after, "time", "",
+     "A wait of this length ends with an error; 0 never, while the peer lives.", 0, 1e9},
+    {"heartbeat_ms", &Settings::heartbeat_ms, "ms", "", "Time between two heartbeats of a rank.", 1, 60000},
+    {"spin_us", &Settings::spin_us, "us", "",
+     "How long a wait spins before it sleeps, when every rank has its own core.", 0, 1e6},
+    {"check", &Settings::check, "", "",
+     "Compare the calls of all ranks (operation, count, type, root) and name both sides of a difference."},
+    {"deterministic", &Settings::deterministic, "", "",
+     "Keep to plans of one reduction order, so that results are bit-identical from run to run."},
+    {"plan", &Settings::plan, "", "chosen by cost", "Force the plan builder of this name."},
+    {"scratch_bytes", &Settings::scratch_bytes, "bytes", "", "Scratch memory per rank and communicator.",
+     65536, kTwoToThe40},
+    {"host_devices", &Settings::host_devices, "", "", "Number of host devices in this process.", 1, 64},
+    {"kernel", &Settings::kernel, "", "the running kernel",
+     "Behave as on this older Linux kernel, such as 5.10: features that are newer are not used."},
+};
+
+struct TypeName {
+  std::string_view operator()(std::string Settings::*) const { return "text"; }
+  std::string_view operator()(bool Settings::*) const { return "on or off"; }
+  std::string_view operator()(std::uint32_t Settings::*) const { return "integer"; }
+  std::string_view operator()(std::uint64_t Settings::*) const { return "size"; }
+  std::string_view operator()(std::optional<std::uint32_t> Settings::*) const { return "integer"; }
+  std::string_view operator()(std::chrono::milliseconds Settings::*) const { return "time"; }
+  std::string_view operator()(LogLevel Settings::*) const { return "level"; }
+};
+
+}  // namespace
+
+std::span<const SettingRow> settings_table() {
+  return kRows;
+}
+
+std::string variable_of(const SettingRow& row) {
+  std::string name = "TUGLINE_";
+  std::transform(row.name.begin(), row.name.end(), std::back_inserter(name),
+                 [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+  return name;
+}
+
+std::string_view type_of(const SettingRow& row) noexcept {
+  return std::visit(TypeName{}, row.field);
+}
+
+std::string_view name_of(Origin origin) noexcept {
+  constexpr std::string_view kNames[] = {"default", "file", "environment"};
+  return kNames[static_cast<std::size_t>(origin)];
+}
+
+}  // namespace tugline::base
