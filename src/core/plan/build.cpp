@@ -60,6 +60,11 @@ struct Builder {
   bool (*can_build)(const PlanRequest&);
 };
 
+bool is_ring(const PlanRequest& request) noexcept {
+  return reduces(request.collective) || request.collective == Collective::all_gather ||
+         request.collective == Collective::broadcast;
+}
+
 const std::array kBuilders = {
     Builder{"one_shot_packet", build_one_shot_packet,
             [](const PlanRequest& r) {
@@ -69,6 +74,12 @@ const std::array kBuilders = {
             [](const PlanRequest& r) {
               return r.collective != Collective::send_recv && one_shot_pipeline(r).has_value();
             }},
+    Builder{"two_shot", build_two_shot,
+            [](const PlanRequest& r) {
+              return r.collective == Collective::all_reduce && two_shot_pipeline(r).has_value();
+            }},
+    Builder{"ring", build_ring,
+            [](const PlanRequest& r) { return is_ring(r) && ring_pipeline(r).has_value(); }},
     Builder{"point_to_point", build_point_to_point,
             [](const PlanRequest& r) {
               return r.collective == Collective::send_recv && one_way_pipeline(r, r.bytes).has_value();

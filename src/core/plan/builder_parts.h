@@ -46,6 +46,8 @@ void write_programs(Plan& plan, const PlanRequest& request, Write write) {
 
 /// The pipelines that the builders of those names use; none when scratch is too small.
 std::optional<Pipeline> one_shot_pipeline(const PlanRequest& request) noexcept;
+std::optional<Pipeline> two_shot_pipeline(const PlanRequest& request) noexcept;
+std::optional<Pipeline> ring_pipeline(const PlanRequest& request) noexcept;
 
 /// Payload bytes of a request's packet.
 std::uint64_t packet_payload_bytes(const PlanRequest& request) noexcept;

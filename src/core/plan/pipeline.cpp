@@ -8,15 +8,12 @@ namespace tugline::core {
 namespace {
 
 constexpr std::uint64_t kCacheLineBytes = 64;
-constexpr std::uint64_t kSmallestChunkBytes = 8 << 10;
 constexpr std::uint64_t kLargestCachedChunkBytes = 64 << 10;
 constexpr std::uint64_t kLargestChunkBytes = 256 << 10;
 constexpr std::uint64_t kDepth = 4;
 /// Above this many chunks, larger chunks cost less than more steps.
 constexpr std::uint64_t kManyChunks = 1024;
 constexpr std::uint64_t kMostChunks = 4096;
-/// Below this chunk size a deeper pipeline does not pay for its smaller chunks.
-constexpr std::uint64_t kShortChunkBytes = 2 << 10;
 
 std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) noexcept {
   return (value + unit - 1) / unit * unit;

@@ -19,6 +19,10 @@
 
 namespace tugline::core {
 
+inline constexpr std::uint64_t kSmallestChunkBytes = 8 << 10;
+/// Below this chunk size a deeper pipeline does not pay for its smaller chunks.
+inline constexpr std::uint64_t kShortChunkBytes = 2 << 10;
+
 /// Chunk size that the builders choose for `length` bytes: enough chunks to overlap publishing with
 /// consuming, small enough to stay in a core's cache, and not too many steps.
 std::uint64_t preferred_chunk(const PlanRequest& request, std::uint64_t length) noexcept;
