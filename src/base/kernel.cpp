@@ -4,7 +4,8 @@
 #include <sys/utsname.h>
 
 #include <algorithm>
-#include <cstdio>
+#include <charconv>
+#include <string>
 #include <utility>
 
 #include "base/settings.h"
@@ -14,25 +15,31 @@ namespace {
 
 using Version = std::pair<int, int>;
 
-Version parse(const char* text) {
+Version parse(std::string_view text) noexcept {
   Version version{0, 0};
-  // A text without two numbers leaves 0.0, which switches every newer feature off.
-  if (std::sscanf(text, "%d.%d", &version.first, &version.second) != 2) version = {0, 0};
-  return version;
+  const char* end = text.data() + text.size();
+  const auto major = std::from_chars(text.data(), end, version.first);
+  if (major.ec != std::errc{} || major.ptr == end || *major.ptr != '.') return {0, 0};
+  const auto minor = std::from_chars(major.ptr + 1, end, version.second);
+  return minor.ec == std::errc{} ? version : Version{0, 0};
 }
 
-Version effective_version() {
+std::string running_release() {
   utsname names{};
-  Version version = ::uname(&names) == 0 ? parse(names.release) : Version{0, 0};
-  if (!settings().kernel.empty()) version = std::min(version, parse(settings().kernel.c_str()));
-  return version;
+  return ::uname(&names) == 0 ? names.release : "";
 }
 
 }  // namespace
 
+bool version_at_least(std::string_view release, std::string_view limit, int major, int minor) noexcept {
+  Version version = parse(release);
+  if (!limit.empty()) version = std::min(version, parse(limit));
+  return version >= Version{major, minor};
+}
+
 bool kernel_at_least(int major, int minor) {
-  static const Version kVersion = effective_version();
-  return kVersion >= Version{major, minor};
+  static const std::string kRelease = running_release();
+  return version_at_least(kRelease, settings().kernel, major, minor);
 }
 
 }  // namespace tugline::base
