@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Stochastic gradient descent with Nesterov momentum and weight decay, and its learning rate over time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace train_fashion {
+
+/// One cycle: rises to the peak over the first part of the steps, then falls to zero, linearly both times.
+class LearningRate {
+ public:
+  LearningRate(float peak, std::uint64_t steps) noexcept : peak_(peak), steps_(steps) {}
+  float at(std::uint64_t step) const noexcept;
+
+ private:
+  float peak_;
+  std::uint64_t steps_;
+};
+
+/// The momentum is private to a rank and the same on all: it is a function of the reduced gradients alone.
+class Sgd {
+ public:
+  struct Options {
+    float momentum = 0.9F;
+    float weight_decay = 5e-4F;
+  };
+
+  Sgd(std::size_t parameters, Options options) : options_(options), velocity_(parameters) {}
+  /// Writes the parameters offset .. offset+count-1 of the next version; `current`, `gradient` and `next` are
+  /// whole buffers.
+  void update(std::size_t offset, std::size_t count, std::span<const float> current,
+              std::span<const float> gradient, float learning_rate, std::span<float> next);
+
+ private:
+  Options options_;
+  std::vector<float> velocity_;
+};
+
+}  // namespace train_fashion
