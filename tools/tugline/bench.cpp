@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// `tugline bench`: starts the ranks (itself once more per rank, or threads), or is one of them.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include "base/launcher.h"
+#include "base/random.h"
+#include "bench/measure.h"
+#include "bench/report.h"
+#include "commands.h"
+#include "launch/job.h"
+#include "launch/machine.h"
+#include "launch/program.h"
+#include "tugline/error.h"
+#include "tugline/job.h"
+
+namespace tugline::cli {
+namespace {
+
+constexpr int kDefaultRanks = 2;
+
+std::string describe(const Device& device) {
+  const auto& info = device.info();
+  return fmt::format("{}:{} {}", name_of(info.kind), info.index, info.name);
+}
+
+/// One rank, in this process or thread.
+int be_rank(const BenchOptions& options, Job& job) {
+  if (options.root >= job.size()) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("root {} is not below the number of ranks {}", options.root, job.size()),
+                "give a smaller -r");
+  }
+  std::optional<Report> report;
+  if (job.rank() == 0) {
+    report.emplace(options, Setting{.ranks = job.size(),
+                                    .cores = static_cast<int>(allowed_cpus().size()),
+                                    .device = describe(job.device())});
+    report->begin();
+  }
+  auto wrong = measure(options, job, report ? &*report : nullptr);
+  if (report) report->finish();
+  return wrong == 0 ? kExitOk : kExitFailed;
+}
+
+int start_processes(const BenchOptions& options, int ranks) {
+  JobRequest request{.program = own_program(),
+                     .arguments = {"tugline"},
+                     .ranks = ranks,
+                     .device = options.device,
+                     .prefix = Prefix::none,
+                     .on_failure = OnFailure::end_job,
+                     .binding = options.binding};
+  request.arguments.insert(request.arguments.end(), options.arguments.begin(), options.arguments.end());
+  request.arguments.emplace_back("--as-rank");
+  auto result = launch_job(request);
+  bool ok = result.stop_signal == 0 && std::all_of(result.ranks.begin(), result.ranks.end(),
+                                                   [](const RankEnd& end) { return end.ok(); });
+  return ok ? kExitOk : kExitFailed;
+}
+
+int start_threads(const BenchOptions& options, int ranks) {
+  std::string name = "bench-" + base::random_hex(8);
+  std::mutex lock;
+  std::exception_ptr first;  // the failure that came first: later ones follow from it
+  int code = kExitOk;
+  auto body = [&](int rank) {
+    try {
+      auto job = Job::join({.rank = rank, .size = ranks, .job = name});
+      int own = be_rank(options, job);
+      std::lock_guard guard(lock);
+      code = std::max(code, own);
+    } catch (...) {
+      std::lock_guard guard(lock);
+      if (!first) first = std::current_exception();
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ranks; ++rank) threads.emplace_back(body, rank);
+  for (auto& thread : threads) thread.join();
+  if (first) std::rethrow_exception(first);
+  return code;
+}
+
+}  // namespace
+
+int bench(const BenchOptions& options) {
+  require_device(options.device);
+  bool launched = base::identity().launcher != base::Launcher::alone;
+  if (options.membership == Membership::launched || (launched && !options.ranks)) {
+    auto job = Job::join();
+    return be_rank(options, job);
+  }
+  int ranks = options.ranks.value_or(kDefaultRanks);
+  if (options.root >= ranks) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("root {} is not below the number of ranks {}", options.root, ranks),
+                "give a smaller -r or more --np");
+  }
+  return options.rank_kind == RankKind::threads ? start_threads(options, ranks)
+                                                : start_processes(options, ranks);
+}
+
+}  // namespace tugline::cli

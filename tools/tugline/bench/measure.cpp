@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/measure.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <memory>
+#include <numeric>
+
+#include "base/clock.h"
+#include "bench/call.h"
+#include "bench/pattern.h"
+#include "bench/sweep.h"
+#include "tugline/error.h"
+
+namespace tugline::cli {
+namespace {
+
+/// Bytes behind every output that must stay as they are.
+constexpr std::size_t kGuardBytes = 64;
+constexpr std::byte kGuard{0xA5};
+
+/// A buffer of the kind that the bench asks for.
+class Area {
+ public:
+  Area(Job& job, BufferKind kind, std::uint64_t bytes) : bytes_(bytes + kGuardBytes) {
+    if (kind == BufferKind::library) {
+      owner_.emplace(job.allocate<std::uint8_t>(bytes_));
+      data_ = reinterpret_cast<std::byte*>(owner_->data());
+    } else {
+      device_ = &job.device();
+      data_ = static_cast<std::byte*>(device_->allocate(bytes_));
+    }
+    std::memset(data_, 0, bytes_);
+  }
+  ~Area() {
+    if (device_ != nullptr) device_->deallocate(data_, bytes_);
+  }
+  Area(const Area&) = delete;
+  Area& operator=(const Area&) = delete;
+  std::byte* data() const noexcept { return data_; }
+
+ private:
+  std::size_t bytes_;
+  std::byte* data_ = nullptr;
+  Device* device_ = nullptr;
+  std::optional<Buffer<std::uint8_t>> owner_;
+};
+
+enum class Place : std::uint8_t { out_of_place, in_place };
+
+class Bench {
+ public:
+  Bench(const BenchOptions& options, Job& job)
+      : options_(options),
+        world_(job.communicator()),
+        stream_(job.device().stream()),
+        first_(job, options.buffers, options.end_bytes),
+        second_(job, options.buffers, options.end_bytes) {}
+
+  Line run(std::uint64_t bytes, DataType type, ReduceOp op) {
+    line_ = {.type = type, .op = op};
+    shape_ = shape_of(options_.collective, bytes, size_of(type), world_.size());
+    line_.bytes = shape_.bytes;
+    line_.count = shape_.count;
+    line_.batch = options_.graph_replays > 0 ? options_.iterations : batch_of(options_, shape_.bytes);
+    line_.out_of_place = run(Place::out_of_place);
+    if (has_in_place(options_.collective)) line_.in_place = run(Place::in_place);
+    return line_;
+  }
+
+ private:
+  Measurement run(Place place) {
+    prepare(place);
+    std::uint64_t wrong = 0;
+    for (int check = 0; check < options_.checks; ++check) wrong += check_once(place);
+    auto stamps = options_.graph_replays > 0 ? time_graph() : time_calls();
+    return combine(stamps, wrong);
+  }
+
+  void prepare(Place place) {
+    std::uint64_t width = size_of(line_.type);
+    std::byte* output = second_.data();
+    input_ = first_.data();
+    if (place == Place::in_place) {
+      input_ = output + in_place_send_offset(options_.collective, shape_, world_.rank()) * width;
+      output += in_place_recv_offset(options_.collective, shape_, world_.rank()) * width;
+    }
+    call_ = {.collective = options_.collective,
+             .send = input_,
+             .recv = output,
+             .count = shape_.count,
+             .type = line_.type,
+             .op = line_.op,
+             .root = options_.root};
+  }
+
+  /// The call in the measured form, done when it returns.
+  void operate() {
+    if (options_.form == CallForm::blocking && options_.graph_replays == 0) {
+      issue(world_, call_, {});
+    } else if (options_.graph_replays == 0) {
+      issue(world_, call_, stream_);
+      stream_.sync();
+    } else {
+      auto graph = capture(1);
+      graph.launch(stream_);
+      stream_.sync();
+    }
+  }
+
+  Graph capture(int operations) {
+    stream_.begin_capture();
+    for (int i = 0; i < operations; ++i) issue(world_, call_, stream_);
+    return stream_.end_capture();
+  }
+
+  std::uint64_t check_once(Place place) {
+    PatternRequest request{.collective = options_.collective,
+                           .type = line_.type,
+                           .op = line_.op,
+                           .ranks = world_.size(),
+                           .rank = world_.rank(),
+                           .root = options_.root,
+                           .shape = shape_,
+                           .seed = ++seed_};
+    std::size_t width = size_of(line_.type);
+    // Whatever an earlier operation left there must not look right.
+    std::memset(second_.data(), 0x5A, shape_.bytes);
+    fill_input(request, input_);
+    std::byte* guard =
+        (place == Place::in_place ? second_.data() + shape_.bytes : call_.recv + shape_.recv_count * width);
+    std::memset(guard, static_cast<int>(kGuard), kGuardBytes);
+    operate();
+    std::uint64_t wrong = count_wrong(request, call_.recv);
+    wrong += static_cast<std::uint64_t>(
+        std::count_if(guard, guard + kGuardBytes, [](std::byte byte) { return byte != kGuard; }));
+    return wrong;
+  }
+
+  void rewrite_input(std::uint64_t round) { fill_plain(line_.type, input_, shape_.send_count, round); }
+
+  /// Nanoseconds of every time stamp; the first `warmup` rounds are not kept.
+  std::vector<std::uint64_t> time_calls() {
+    std::vector<std::uint64_t> stamps;
+    stamps.reserve(static_cast<std::size_t>(options_.iterations));
+    int rounds = options_.warmup + options_.iterations;
+    std::uint64_t written = 0;
+    for (int round = 0; round < rounds; ++round) {
+      rewrite_input(++written);
+      world_.barrier();
+      std::uint64_t start = base::monotonic_ns();
+      operate();
+      for (int i = 1; i < line_.batch; ++i) {
+        rewrite_input(++written);
+        operate();
+      }
+      std::uint64_t end = base::monotonic_ns();
+      if (round >= options_.warmup) stamps.push_back(end - start);
+    }
+    return stamps;
+  }
+
+  /// As time_calls(), one replay of a graph of `iterations` operations a stamp.
+  std::vector<std::uint64_t> time_graph() {
+    auto graph = capture(options_.iterations);
+    std::vector<std::uint64_t> stamps;
+    int rounds = options_.warmup + options_.graph_replays;
+    for (int round = 0; round < rounds; ++round) {
+      rewrite_input(static_cast<std::uint64_t>(round));
+      world_.barrier();
+      std::uint64_t start = base::monotonic_ns();
+      graph.launch(stream_);
+      stream_.sync();
+      std::uint64_t end = base::monotonic_ns();
+      if (round >= options_.warmup) stamps.push_back(end - start);
+    }
+    return stamps;
+  }
+
+  /// Brings the ranks' numbers together.
+  Measurement combine(std::vector<std::uint64_t> stamps, std::uint64_t wrong) {
+    std::array<std::uint64_t, 3> sums{std::accumulate(stamps.begin(), stamps.end(), std::uint64_t{0}), wrong,
+                                      1};
+    world_.all_reduce(std::span<std::uint64_t>(sums), ReduceOp::sum);
+    world_.all_reduce(std::span<std::uint64_t>(stamps), ReduceOp::max);
+    if (sums[2] != static_cast<std::uint64_t>(world_.size())) {
+      throw Error(ErrorCode::internal,
+                  fmt::format("a sum of ones over {} ranks gave {}", world_.size(), sums[2]),
+                  "report it with the command: results cannot be collected");
+    }
+    auto operations = static_cast<double>(stamps.size()) * line_.batch;
+    double scale = 1e-3 / line_.batch;  // ns of a stamp -> us of an operation
+    std::sort(stamps.begin(), stamps.end());
+    auto at = [&](double share) {
+      auto index = static_cast<std::size_t>(share * static_cast<double>(stamps.size() - 1) + 0.5);
+      return static_cast<double>(stamps[index]) * scale;
+    };
+    Measurement result;
+    result.mean_us = static_cast<double>(sums[0]) * 1e-3 / operations / world_.size();
+    result.p50_us = at(0.5);
+    result.p99_us = at(0.99);
+    result.min_us = at(0);
+    result.max_us = at(1);
+    if (result.mean_us > 0) result.algorithm_gbps = static_cast<double>(shape_.bytes) / result.mean_us * 1e-3;
+    result.bus_gbps = result.algorithm_gbps * bus_factor(options_.collective, world_.size());
+    if (options_.checks > 0) result.wrong = sums[1];
+    return result;
+  }
+
+  const BenchOptions& options_;
+  Communicator world_;
+  Stream stream_;
+  Area first_;   // input of out-of-place calls
+  Area second_;  // output, and both of in-place calls
+  Line line_;
+  Shape shape_;
+  Call call_;
+  std::byte* input_ = nullptr;
+  std::uint64_t seed_ = 0;
+};
+
+}  // namespace
+
+int batch_of(const BenchOptions& options, std::uint64_t bytes) noexcept {
+  if (options.batch > 0) return options.batch;
+  return bytes <= 64 ? 100 : 1;
+}
+
+std::uint64_t measure(const BenchOptions& options, Job& job, Report* report) {
+  Bench bench(options, job);
+  auto types = has_data(options.collective) ? options.types : std::vector{DataType::u8};
+  auto operators = reduces(options.collective) ? options.operators : std::vector{ReduceOp::sum};
+  std::uint64_t wrong = 0;
+  for (auto type : types) {
+    for (auto op : operators) {
+      for (auto bytes : sizes_of(options)) {
+        auto line = bench.run(bytes, type, op);
+        for (const auto* measurement : {&line.out_of_place, &line.in_place}) {
+          if (*measurement) wrong += (*measurement)->wrong.value_or(0);
+        }
+        if (report != nullptr) report->add(line);
+      }
+    }
+  }
+  return wrong;
+}
+
+}  // namespace tugline::cli

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// One rank's part of a bench.
+#pragma once
+
+#include "bench/report.h"
+#include "tugline/job.h"
+
+namespace tugline::cli {
+
+/// Runs every line of the bench; all ranks of the job call it alike. `report` is given at rank 0 only.
+/// Returns the number of wrong elements over all ranks. Throws tugline::Error when an operation fails.
+std::uint64_t measure(const BenchOptions& options, Job& job, Report* report);
+
+/// Operations between two time stamps for calls of so many bytes.
+int batch_of(const BenchOptions& options, std::uint64_t bytes) noexcept;
+
+}  // namespace tugline::cli

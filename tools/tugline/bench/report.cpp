@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/report.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "base/json.h"
+#include "bench/sweep.h"
+#include "files.h"
+#include "help.h"
+#include "values.h"
+
+namespace tugline::cli {
+namespace {
+
+using base::Json;
+
+std::string command_of(const BenchOptions& options) {
+  std::string command = "tugline";
+  for (const auto& argument : options.arguments) {
+    if (argument != "--as-rank") command += " " + argument;
+  }
+  return command;
+}
+
+std::string_view kind_of(const BenchOptions& options) {
+  return options.rank_kind == RankKind::threads ? "threads" : "processes";
+}
+
+std::string_view form_of(const BenchOptions& options) {
+  if (options.graph_replays > 0) return "graph";
+  return options.form == CallForm::stream ? "stream" : "blocking";
+}
+
+std::string_view buffers_of(const BenchOptions& options) {
+  return options.buffers == BufferKind::library ? "library" : "plain";
+}
+
+/// Four significant digits, as far as they fit.
+std::string short_number(double value) {
+  if (value < 10) return fmt::format("{:.3f}", value);
+  if (value < 100) return fmt::format("{:.2f}", value);
+  if (value < 10000) return fmt::format("{:.1f}", value);
+  return fmt::format("{:.0f}", value);
+}
+
+Json json_of(const std::optional<Measurement>& measurement) {
+  if (!measurement) return {};
+  Json result = Json::object();
+  result["time_us"] = measurement->mean_us;
+  result["p50_us"] = measurement->p50_us;
+  result["p99_us"] = measurement->p99_us;
+  result["min_us"] = measurement->min_us;
+  result["max_us"] = measurement->max_us;
+  result["algbw_gbps"] = measurement->algorithm_gbps;
+  result["busbw_gbps"] = measurement->bus_gbps;
+  result["wrong"] = measurement->wrong ? Json(*measurement->wrong) : Json();
+  return result;
+}
+
+}  // namespace
+
+std::string columns_of(const std::optional<Measurement>& measurement) {
+  if (!measurement) return fmt::format("  {:>8}  {:>6}  {:>6}  {:>6}", "N/A", "N/A", "N/A", "N/A");
+  std::string wrong = measurement->wrong ? fmt::format("{}", *measurement->wrong) : "N/A";
+  return fmt::format("  {:>8}  {:>6.2f}  {:>6.2f}  {:>6}", short_number(measurement->mean_us),
+                     measurement->algorithm_gbps, measurement->bus_gbps, wrong);
+}
+
+Report::Report(const BenchOptions& options, Setting setting)
+    : options_(options), setting_(std::move(setting)) {}
+
+void Report::begin() const {
+  fmt::print("# {}, {} ranks ({}), {} cores, {}\n", help::version(), setting_.ranks, kind_of(options_),
+             setting_.cores, setting_.device);
+  fmt::print("# {} calls, {} buffers, {} warm-up and {} timed rounds, {} checked\n", form_of(options_),
+             buffers_of(options_), options_.warmup, options_.iterations, options_.checks);
+  fmt::print("# command: {}\n#\n", command_of(options_));
+  auto group = [](std::string_view time, std::string_view algorithm, std::string_view bus,
+                  std::string_view wrong) {
+    return fmt::format("  {:>8}  {:>6}  {:>6}  {:>6}", time, algorithm, bus, wrong);
+  };
+  fmt::print("# {:>57}{:>34}{:>34}\n", "", "out-of-place", "in-place");
+  fmt::print("# {:>10}  {:>12}  {:>8}  {:>6}  {:>6}{}{}\n", "size", "count", "type", "redop", "root",
+             group("time", "algbw", "busbw", "#wrong"), group("time", "algbw", "busbw", "#wrong"));
+  fmt::print("# {:>10}  {:>12}  {:>8}  {:>6}  {:>6}{}{}\n", "(B)", "(elements)", "", "", "",
+             group("(us)", "(GB/s)", "(GB/s)", ""), group("(us)", "(GB/s)", "(GB/s)", ""));
+  std::fflush(stdout);
+}
+
+void Report::add(const Line& line) {
+  std::string type(has_data(options_.collective) ? column_name(line.type) : "none");
+  std::string op(reduces(options_.collective) ? name_of(line.op) : "none");
+  int root = has_root(options_.collective) ? options_.root : -1;
+  fmt::print("{:>12}  {:>12}  {:>8}  {:>6}  {:>6}{}{}\n", line.bytes, line.count, type, op, root,
+             columns_of(line.out_of_place), columns_of(line.in_place));
+  std::fflush(stdout);
+  for (const auto* measurement : {&line.out_of_place, &line.in_place}) {
+    if (*measurement) wrong_ += (*measurement)->wrong.value_or(0);
+  }
+  lines_.push_back(line);
+}
+
+void Report::finish() {
+  double sum = 0;
+  int count = 0;
+  Json rows = Json::array();
+  for (const auto& line : lines_) {
+    for (const auto* measurement : {&line.out_of_place, &line.in_place}) {
+      if (!*measurement) continue;
+      sum += (*measurement)->bus_gbps;
+      ++count;
+    }
+    Json row = Json::object();
+    row["bytes"] = line.bytes;
+    row["count"] = line.count;
+    row["type"] = has_data(options_.collective) ? Json(name_of(line.type)) : Json();
+    row["op"] = reduces(options_.collective) ? Json(name_of(line.op)) : Json();
+    row["root"] = has_root(options_.collective) ? Json(options_.root) : Json();
+    row["batch"] = line.batch;
+    row["out_of_place"] = json_of(line.out_of_place);
+    row["in_place"] = json_of(line.in_place);
+    rows.push_back(std::move(row));
+  }
+  double average = count > 0 ? sum / count : 0;
+  fmt::print("# Out of bounds values : {} {}\n# Avg bus bandwidth    : {:.4f}\n#\n", wrong_,
+             wrong_ == 0 ? "OK" : "FAILED", average);
+  if (options_.json_file.empty()) return;
+  Json document = Json::object();
+  document["version"] = help::version();
+  document["command"] = command_of(options_);
+  document["collective"] = core::name_of(options_.collective);
+  document["ranks"] = setting_.ranks;
+  document["rank_kind"] = kind_of(options_);
+  document["cores"] = setting_.cores;
+  document["device"] = setting_.device;
+  document["form"] = form_of(options_);
+  document["buffers"] = buffers_of(options_);
+  document["iterations"] = options_.iterations;
+  document["warmup"] = options_.warmup;
+  document["checks"] = options_.checks;
+  document["wrong"] = wrong_;
+  document["average_busbw_gbps"] = average;
+  document["rows"] = std::move(rows);
+  write_file(options_.json_file, document.dump(2) + "\n");
+}
+
+}  // namespace tugline::cli

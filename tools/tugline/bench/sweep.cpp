@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/sweep.h"
+
+#include <algorithm>
+
+namespace tugline::cli {
+
+using core::Collective;
+
+std::vector<std::uint64_t> sizes_of(const BenchOptions& options) {
+  if (!has_data(options.collective)) return {0};
+  std::vector<std::uint64_t> sizes;
+  std::uint64_t size = options.begin_bytes;
+  while (size <= options.end_bytes) {
+    sizes.push_back(size);
+    std::uint64_t next = 0;
+    if (options.step_factor == 0) {
+      next = size + options.step_bytes;
+    } else {
+      next = size == 0 ? 8 : size * options.step_factor;
+    }
+    if (next <= size) break;  // beyond 64 bits
+    size = next;
+  }
+  return sizes;
+}
+
+Shape shape_of(Collective collective, std::uint64_t bytes, std::uint64_t element_bytes, int ranks) noexcept {
+  auto n = static_cast<std::uint64_t>(ranks);
+  std::uint64_t elements = bytes / element_bytes;
+  Shape shape;
+  switch (collective) {
+    case Collective::barrier:
+      return shape;
+    case Collective::all_reduce:
+    case Collective::broadcast:
+    case Collective::send_recv:
+      shape.count = shape.send_count = shape.recv_count = elements;
+      break;
+    case Collective::all_gather:
+      shape.count = shape.send_count = elements / n;
+      shape.recv_count = shape.count * n;
+      break;
+    case Collective::reduce_scatter:
+      shape.count = shape.recv_count = elements / n;
+      shape.send_count = shape.count * n;
+      break;
+    case Collective::all_to_all:
+      shape.count = elements / n;
+      shape.send_count = shape.recv_count = shape.count * n;
+      break;
+  }
+  shape.bytes = std::max(shape.send_count, shape.recv_count) * element_bytes;
+  return shape;
+}
+
+std::uint64_t in_place_send_offset(Collective collective, const Shape& shape, int rank) noexcept {
+  return collective == Collective::all_gather ? shape.count * static_cast<std::uint64_t>(rank) : 0;
+}
+
+std::uint64_t in_place_recv_offset(Collective collective, const Shape& shape, int rank) noexcept {
+  return collective == Collective::reduce_scatter ? shape.count * static_cast<std::uint64_t>(rank) : 0;
+}
+
+bool reduces(Collective collective) noexcept {
+  return collective == Collective::all_reduce || collective == Collective::reduce_scatter;
+}
+
+bool has_data(Collective collective) noexcept {
+  return collective != Collective::barrier;
+}
+
+bool has_root(Collective collective) noexcept {
+  return collective == Collective::broadcast;
+}
+
+bool has_in_place(Collective collective) noexcept {
+  return collective != Collective::send_recv && collective != Collective::barrier;
+}
+
+double bus_factor(Collective collective, int ranks) noexcept {
+  double n = ranks;
+  switch (collective) {
+    case Collective::all_reduce:
+      return 2 * (n - 1) / n;
+    case Collective::all_gather:
+    case Collective::reduce_scatter:
+    case Collective::all_to_all:
+      return (n - 1) / n;
+    case Collective::broadcast:
+    case Collective::send_recv:
+      return 1;
+    case Collective::barrier:
+      return 0;
+  }
+  return 0;
+}
+
+}  // namespace tugline::cli

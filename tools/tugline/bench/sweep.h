@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which sizes a bench runs over, and what a size means for each collective: nccl-tests' conventions.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "options.h"
+
+namespace tugline::cli {
+
+/// Sizes from begin to end, both included if the steps meet the end. After 0 comes 8 where steps multiply.
+std::vector<std::uint64_t> sizes_of(const BenchOptions& options);
+
+/// One call's extent, in elements, the same on all ranks.
+struct Shape {
+  std::uint64_t count = 0;       ///< the call's argument
+  std::uint64_t send_count = 0;  ///< elements read per rank
+  std::uint64_t recv_count = 0;  ///< elements written per rank
+  std::uint64_t bytes = 0;       ///< of the larger of the two buffers: the column "size"
+};
+/// The shape whose larger buffer has at most `bytes`.
+Shape shape_of(core::Collective collective, std::uint64_t bytes, std::uint64_t element_bytes,
+               int ranks) noexcept;
+
+/// Where the input starts in the one buffer of an in-place call of `rank`, in elements; likewise the output.
+std::uint64_t in_place_send_offset(core::Collective collective, const Shape& shape, int rank) noexcept;
+std::uint64_t in_place_recv_offset(core::Collective collective, const Shape& shape, int rank) noexcept;
+
+bool reduces(core::Collective collective) noexcept;
+bool has_data(core::Collective collective) noexcept;
+bool has_root(core::Collective collective) noexcept;
+/// send_recv has no in-place form: a rank would overwrite what it still has to send.
+bool has_in_place(core::Collective collective) noexcept;
+
+/// busbw = algbw * factor; see the performance page of nccl-tests.
+double bus_factor(core::Collective collective, int ranks) noexcept;
+
+}  // namespace tugline::cli

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "help.h"
+
+namespace tugline::cli::help {
+
+std::string_view version() noexcept {
+  return "tugline " TUGLINE_VERSION;
+}
+
+const std::string_view kSummary = "Makes several processes and GPUs work as one machine.";
+const std::string_view kExamples = R"(Exit codes: 0 ok, 1 failed, 2 wrong usage.
+
+Examples:
+  tugline run -n 4 -- ./train
+  tugline bench all_reduce --np 4 -b 8 -e 16M -f 4
+  tugline doctor
+  tugline run --help)";
+
+const std::string_view kRunSummary = "Start a broker and the ranks of a job.";
+const std::string_view kRunExamples =
+    R"(Every rank gets TUGLINE_RANK, TUGLINE_SIZE, TUGLINE_LOCAL_RANK, TUGLINE_JOB, TUGLINE_SOCKET_PATH and
+TUGLINE_TOKEN, and torchrun's RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, GROUP_RANK, MASTER_ADDR and
+MASTER_PORT. Lines of output are prefixed by the rank: "[2] ". Rank 0 reads standard input unless it is a
+terminal; the others read nothing.
+
+A rank that fails is reported in one line; the others go on. The exit code is 0 only if every rank ended with
+0, else 1. With --allow-lost, ranks that were killed by a signal count as lost, and the job is ok if all the
+others, at least one, ended with 0. Ctrl-C or SIGTERM ends the whole tree: SIGTERM to every rank, SIGKILL after
+--grace seconds or at the second Ctrl-C. Whatever the ranks left running ends with the job.
+
+Examples:
+  tugline run -n 4 -- ./train --epochs 3
+  tugline run -n 2 --env OMP_NUM_THREADS=1 -- python3 train.py
+  tugline run -n 4 --allow-lost -- ./survives_a_death
+  tugline run -n 4 --broker /run/user/1000/tugline/weights/broker.sock -- ./serve)";
+
+const std::string_view kBenchSummary = "Measure and verify a collective; flags and columns of nccl-tests.";
+const std::string_view kBenchExamples =
+    R"(Inputs are rewritten before every operation. Without --batch, operations of up to 64 bytes are timed 100 at
+a time, the rewriting included; larger ones are timed one by one behind a barrier, the rewriting and the
+barrier outside. "time" is the mean over the timed operations and the ranks; p50 and p99 (in --json) are over
+time stamps, the slowest rank counting. busbw is algbw times nccl-tests' factor for the collective.
+
+Sizes are nccl-tests': the larger of the two buffers, except that counts are not rounded to 16 bytes.
+
+Examples:
+  tugline bench all_reduce --np 4 -b 8 -e 16M -f 4
+  tugline bench all_to_all --np 3 -b 0 -e 1M -f 4 -d all -c 1
+  tugline bench reduce_scatter --np 2 -d f16 -o all -b 64K -e 64K --json result.json
+  tugline bench all_reduce --np 4 --plan star.json -b 64K -e 64K
+  tugline run -n 2 -- tugline bench barrier -n 1000)";
+
+const std::string_view kPlanSummary =
+    "Show the plan of a collective, its predicted cost, and why it is chosen.";
+const std::string_view kPlanExamples = R"(Examples:
+  tugline plan all_reduce --np 4 --bytes 64K
+  tugline plan all_gather --np 3 --bytes 1M --builder ring
+  tugline plan broadcast --np 8 --bytes 8 --json
+  tugline plan --check star.json)";
+
+const std::string_view kDoctorSummary = "Check this machine; every finding with evidence and fix.";
+const std::string_view kDoctorExamples = R"(The exit code is 1 if a finding is serious.
+
+Examples:
+  tugline doctor
+  tugline doctor --np 8
+  tugline doctor --json)";
+
+const std::string_view kConfigSummary = "Print every setting: value, origin, unit, meaning.";
+const std::string_view kConfigExamples = R"(Precedence: call, environment, file, default.
+
+Examples:
+  tugline config
+  TUGLINE_SPIN_US=0 tugline config
+  tugline config --json)";
+
+const std::string_view kBrokerSummary = "Run a broker that outlives its jobs.";
+const std::string_view kBrokerExamples =
+    R"(Prints the socket's path, then serves until SIGTERM or Ctrl-C. Named buffers live as long as it runs.
+
+Examples:
+  tugline broker --job weights
+  tugline run -n 4 --broker /run/user/1000/tugline/weights/broker.sock -- ./serve)";
+
+}  // namespace tugline::cli::help

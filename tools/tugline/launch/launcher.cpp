@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/launcher.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "launch/descendants.h"
+#include "launch/machine.h"
+#include "launch/output.h"
+#include "launch/signals.h"
+#include "launch/spawn.h"
+#include "tugline/error.h"
+
+namespace tugline::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct Rank {
+  pid_t pid = 0;
+  std::optional<RankEnd> end;
+  std::unique_ptr<LineSource> output;
+  std::unique_ptr<LineSource> error;
+};
+
+std::string describe(const RankEnd& end, bool core_dumped) {
+  if (end.signal != 0) {
+    return fmt::format("tugline: rank {} (pid {}) was killed by signal {} ({}){}\n", end.rank, end.pid,
+                       end.signal, ::strsignal(end.signal), core_dumped ? ", core dumped" : "");
+  }
+  return fmt::format("tugline: rank {} (pid {}) ended with exit code {}\n", end.rank, end.pid, end.exit_code);
+}
+
+base::UniqueFd open_null(int flags) {
+  base::UniqueFd null(::open("/dev/null", flags | O_CLOEXEC));
+  if (!null) {
+    throw Error(ErrorCode::system, "cannot open /dev/null",
+                "make the device node available to this container", {.native_code = errno});
+  }
+  return null;
+}
+
+class Launcher {
+ public:
+  explicit Launcher(const LaunchRequest& request)
+      : request_(request), output_(1), error_(2), cpus_(allowed_cpus()) {
+    if (same_file(1, 2)) error_sink_ = &output_;
+  }
+  ~Launcher() { end_tree(); }
+  Launcher(const Launcher&) = delete;
+  Launcher& operator=(const Launcher&) = delete;
+
+  LaunchResult run() {
+    if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) {
+      throw Error(ErrorCode::system, "cannot become the reaper of the job's orphans",
+                  "tugline needs Linux 5.10 or newer", {.native_code = errno});
+    }
+    start();
+    while (!all_ended()) step();
+    end_tree();
+    drain();
+    LaunchResult result;
+    for (const auto& rank : ranks_) result.ranks.push_back(*rank.end);
+    result.stop_signal = stop_signal_;
+    result.output_lost = output_.broken() || error_sink_->broken();
+    return result;
+  }
+
+ private:
+  void start() {
+    DescriptorRoom room(request_.prefix == Prefix::rank ? 2 * request_.ranks : 0);
+    auto null_in = open_null(O_RDONLY);
+    bool use_input = ::isatty(0) == 0;
+    for (int r = 0; r < request_.ranks; ++r) {
+      SpawnRequest spawning{.program = request_.program,
+                            .arguments = request_.arguments,
+                            .environment = request_.environment(r)};
+      spawning.standard_input = r == 0 && use_input ? 0 : null_in.get();
+      Rank rank;
+      base::UniqueFd out;
+      base::UniqueFd err;
+      if (request_.prefix == Prefix::rank) {
+        std::string prefix = colour_prefix(r);
+        rank.output = make_source(out, prefix, output_);
+        rank.error = make_source(err, prefix, *error_sink_);
+      }
+      spawning.standard_output = out ? out.get() : 1;
+      spawning.standard_error = err ? err.get() : 2;
+      if (request_.binding == Binding::core) spawning.cpu = cpus_[static_cast<std::size_t>(r) % cpus_.size()];
+      spawning.descriptors = room.before();
+      rank.pid = spawn(spawning);
+      ranks_.push_back(std::move(rank));
+    }
+  }
+
+  static std::unique_ptr<LineSource> make_source(base::UniqueFd& writing, const std::string& prefix,
+                                                 Sink& sink) {
+    int ends[2];
+    if (::pipe2(ends, O_CLOEXEC) != 0) {
+      throw Error(ErrorCode::out_of_memory, "cannot make a pipe for a rank's output",
+                  "raise the limit of open descriptors (ulimit -n), start fewer ranks, or give --no-prefix",
+                  {.native_code = errno});
+    }
+    writing.reset(ends[1]);
+    return std::make_unique<LineSource>(base::UniqueFd(ends[0]), prefix, sink);
+  }
+
+  std::string colour_prefix(int rank) const {
+    // Six colours that are readable on light and dark grounds.
+    if (use_colour(1)) return fmt::format("\033[{}m[{}]\033[0m ", 31 + rank % 6, rank);
+    return fmt::format("[{}] ", rank);
+  }
+
+  bool all_ended() const {
+    return std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.end.has_value(); });
+  }
+
+  template <class Use>
+  void each_source(Use use) {
+    for (auto& rank : ranks_) {
+      for (auto* source : {rank.output.get(), rank.error.get()}) {
+        if (source != nullptr && !source->ended()) use(*source);
+      }
+    }
+  }
+
+  /// Waits for the next event of any kind and handles what is there.
+  void step() {
+    std::vector<pollfd> polled{{signals_.descriptor(), POLLIN, 0}};
+    for (auto* sink : {&output_, error_sink_}) {
+      if (sink->has_pending()) polled.push_back({sink->descriptor(), POLLOUT, 0});
+    }
+    each_source([&](LineSource& source) {
+      if (source.sink().has_room()) polled.push_back({source.descriptor(), POLLIN, 0});
+    });
+    if (::poll(polled.data(), polled.size(), timeout_ms()) < 0 && errno != EINTR) {
+      throw Error(ErrorCode::system, "cannot wait for the ranks", "report it with the errno",
+                  {.native_code = errno});
+    }
+    while (int signal = signals_.take()) handle(signal);
+    if (kill_at_ && Clock::now() >= *kill_at_) {
+      signal_all(SIGKILL);
+      kill_now_ = true;
+      kill_at_.reset();
+    }
+    each_source([](LineSource& source) {
+      if (source.sink().has_room()) source.read_some();
+    });
+    for (std::size_t i = 1; i < polled.size(); ++i) {
+      if ((polled[i].revents & (POLLOUT | POLLERR)) == 0) continue;
+      if (polled[i].fd == output_.descriptor()) output_.write_some();
+      if (error_sink_ != &output_ && polled[i].fd == error_sink_->descriptor()) error_sink_->write_some();
+    }
+    if ((output_.broken() || error_sink_->broken()) && !stopping_) stop();
+  }
+
+  int timeout_ms() const {
+    if (!kill_at_) return -1;
+    auto left = std::chrono::ceil<std::chrono::milliseconds>(*kill_at_ - Clock::now()).count();
+    return static_cast<int>(std::max<std::int64_t>(left, 0));
+  }
+
+  void handle(int signal) {
+    if (signal == SIGCHLD) {
+      reap();
+      reap_orphans();
+      return;
+    }
+    stop_signal_ = signal;
+    if (stopping_) {
+      signal_all(SIGKILL);  // asked twice: no more patience
+      kill_now_ = true;
+    } else {
+      stop();
+    }
+  }
+
+  void stop() {
+    stopping_ = true;
+    signal_all(SIGTERM);
+    signal_all(SIGCONT);  // a stopped process takes SIGTERM only when it goes on
+    kill_at_ = Clock::now() + request_.grace;
+  }
+
+  void signal_all(int signal) {
+    for (const auto& rank : ranks_) {
+      // Once the leader is reaped its number may belong to somebody else; end_tree() gets what it left.
+      if (!rank.end) ::kill(-rank.pid, signal);
+    }
+  }
+
+  void reap() {
+    for (auto& rank : ranks_) {
+      int status = 0;
+      if (rank.end || ::waitpid(rank.pid, &status, WNOHANG) != rank.pid) continue;
+      RankEnd end{.rank = static_cast<int>(&rank - ranks_.data()), .pid = rank.pid};
+      if (WIFSIGNALED(status)) end.signal = WTERMSIG(status);
+      if (WIFEXITED(status)) end.exit_code = WEXITSTATUS(status);
+      rank.end = end;
+      for (auto* source : {rank.output.get(), rank.error.get()}) {
+        while (source != nullptr && source->read_some()) {
+        }
+      }
+      if (end.ok() || stopping_) continue;
+      error_sink_->add(describe(end, WIFSIGNALED(status) && WCOREDUMP(status)));
+      if (request_.on_failure == OnFailure::end_job) stop();
+    }
+  }
+
+  /// Orphans that have come to this process end as its children. The broker's end stays for its owner.
+  void reap_orphans() const noexcept {
+    siginfo_t info{};
+    while (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0 &&
+           info.si_pid != request_.broker) {
+      ::waitpid(info.si_pid, nullptr, WNOHANG);
+      info.si_pid = 0;
+    }
+  }
+
+  /// Ends and reaps everything below this process but the broker.
+  void end_tree() noexcept {
+    auto kill_from = kill_at_.value_or(Clock::now() + request_.grace);
+    std::set<pid_t> asked;
+    try {
+      while (!tree_ended_) {
+        reap_orphans();
+        auto left = descendants(request_.broker);
+        tree_ended_ = left.empty();
+        for (pid_t pid : left) {
+          if (kill_now_ || Clock::now() >= kill_from) {
+            ::kill(pid, SIGKILL);
+          } else if (asked.insert(pid).second) {
+            ::kill(pid, SIGTERM);
+            ::kill(pid, SIGCONT);
+          }
+        }
+        // The end of children is told by SIGCHLD; grandchildren come to this process only after it, untold.
+        pollfd signal{signals_.descriptor(), POLLIN, 0};
+        if (!tree_ended_) ::poll(&signal, 1, 10);
+        while (int came = signals_.take()) kill_now_ = kill_now_ || came != SIGCHLD;
+      }
+    } catch (const std::exception& error) {
+      error_sink_->add(fmt::format("{}\n", error.what()));
+    }
+  }
+
+  void drain() {
+    each_source([](LineSource& source) {
+      while (source.read_some()) {
+      }
+    });
+    output_.write_all();
+    error_sink_->write_all();
+  }
+
+  const LaunchRequest& request_;
+  Signals signals_;
+  Sink output_;
+  Sink error_;
+  Sink* error_sink_ = &error_;
+  std::vector<int> cpus_;
+  std::vector<Rank> ranks_;
+  bool stopping_ = false;
+  bool kill_now_ = false;
+  bool tree_ended_ = false;
+  int stop_signal_ = 0;
+  std::optional<Clock::time_point> kill_at_;
+};
+
+}  // namespace
+
+LaunchResult launch(const LaunchRequest& request) {
+  return Launcher(request).run();
+}
+
+}  // namespace tugline::cli

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs the processes of a job from start to end: output, signals, exit, nothing left behind.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "options.h"
+
+namespace tugline::cli {
+
+struct LaunchRequest {
+  std::string program;                 ///< path
+  std::vector<std::string> arguments;  ///< argv, the name first
+  int ranks = 1;
+  std::function<std::vector<std::string>(int rank)> environment;  ///< "NAME=VALUE" of one rank
+  Prefix prefix = Prefix::rank;
+  OnFailure on_failure = OnFailure::keep_going;
+  Binding binding = Binding::none;
+  std::chrono::milliseconds grace{5000};
+  pid_t broker = 0;  ///< a child of this process that is no rank and is left alone; 0: none
+};
+
+/// How one rank ended.
+struct RankEnd {
+  int rank = 0;
+  pid_t pid = 0;
+  int exit_code = 0;
+  int signal = 0;  ///< that killed it, 0 if none
+  bool ok() const noexcept { return exit_code == 0 && signal == 0; }
+};
+
+struct LaunchResult {
+  std::vector<RankEnd> ranks;
+  int stop_signal = 0;       ///< that ended the job from outside, 0 if none
+  bool output_lost = false;  ///< the reader of standard output or error went away
+};
+
+/// Starts the ranks and waits for all of them. Each failed rank is reported on standard error in one line
+/// when it ends. SIGINT, SIGTERM and SIGHUP end the tree. On return, also by exception, no process of the
+/// job is left. Changes this process's signal mask and makes it a subreaper; call it once.
+LaunchResult launch(const LaunchRequest& request);
+
+}  // namespace tugline::cli

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/machine.h"
+
+#include <fmt/format.h>
+#include <sched.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <memory>
+
+#include "tugline/error.h"
+
+namespace tugline::cli {
+
+std::vector<int> allowed_cpus() {
+  // The kernel refuses a set that is smaller than its own; grow until it fits.
+  for (int count = 1024; count <= (1 << 20); count *= 4) {
+    struct Free {
+      void operator()(cpu_set_t* set) const noexcept { CPU_FREE(set); }
+    };
+    std::unique_ptr<cpu_set_t, Free> set(CPU_ALLOC(static_cast<std::size_t>(count)));
+    std::size_t bytes = CPU_ALLOC_SIZE(static_cast<std::size_t>(count));
+    CPU_ZERO_S(bytes, set.get());
+    if (::sched_getaffinity(0, bytes, set.get()) != 0) {
+      if (errno == EINVAL) continue;
+      break;
+    }
+    std::vector<int> cpus;
+    for (int cpu = 0; cpu < count; ++cpu) {
+      if (CPU_ISSET_S(static_cast<std::size_t>(cpu), bytes, set.get())) cpus.push_back(cpu);
+    }
+    if (!cpus.empty()) return cpus;
+    break;
+  }
+  throw Error(ErrorCode::system, "cannot read which cores this process may use",
+              "check the container's cpuset", {.native_code = errno});
+}
+
+DescriptorRoom::DescriptorRoom(int more) {
+  ::getrlimit(RLIMIT_NOFILE, &before_);
+  // Own ones: standard streams, signals, a pipe per start, what the caller of this program left open.
+  constexpr rlim_t kOwn = 32;
+  auto need = static_cast<rlim_t>(more) + kOwn;
+  if (before_.rlim_cur >= need) return;
+  if (before_.rlim_max < need) {
+    throw Error(ErrorCode::out_of_memory,
+                fmt::format("{} open descriptors are needed, {} are allowed", need, before_.rlim_max),
+                "raise the limit (ulimit -Hn), start fewer ranks, or give --no-prefix");
+  }
+  rlimit raised{need, before_.rlim_max};
+  if (::setrlimit(RLIMIT_NOFILE, &raised) != 0) {
+    throw Error(ErrorCode::system, fmt::format("cannot raise the limit of open descriptors to {}", need),
+                "start fewer ranks, or give --no-prefix", {.native_code = errno});
+  }
+}
+
+bool same_file(int left, int right) noexcept {
+  struct stat a {};
+  struct stat b {};
+  return ::fstat(left, &a) == 0 && ::fstat(right, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+bool use_colour(int descriptor) noexcept {
+  const char* variable = std::getenv("NO_COLOR");
+  return ::isatty(descriptor) == 1 && (variable == nullptr || *variable == '\0');
+}
+
+}  // namespace tugline::cli

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/signals.h"
+
+#include <sys/signalfd.h>
+
+#include <cerrno>
+
+#include "tugline/error.h"
+
+namespace tugline::cli {
+
+Signals::Signals() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) sigaddset(&set, signal);
+  pthread_sigmask(SIG_BLOCK, &set, &before_);
+  pipe_before_ = ::signal(SIGPIPE, SIG_IGN);
+  descriptor_.reset(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!descriptor_) {
+    throw Error(ErrorCode::system, "cannot make a descriptor for signals",
+                "raise the limit of open descriptors (ulimit -n)", {.native_code = errno});
+  }
+}
+
+Signals::~Signals() {
+  ::signal(SIGPIPE, pipe_before_);
+  pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+}
+
+int Signals::take() noexcept {
+  signalfd_siginfo info{};
+  return ::read(descriptor_.get(), &info, sizeof info) == sizeof info ? static_cast<int>(info.ssi_signo) : 0;
+}
+
+}  // namespace tugline::cli

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the command line says, as plain structs: parse.cpp fills them, the subcommands read them.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "core/plan/plan.h"
+#include "tugline/types.h"
+
+namespace tugline::cli {
+
+enum class OutputForm : std::uint8_t { text, json };
+enum class Prefix : std::uint8_t { rank, none };
+enum class OnFailure : std::uint8_t { keep_going, end_job };
+enum class LostRanks : std::uint8_t { fail, allowed };
+enum class Binding : std::uint8_t { none, core };
+enum class DeviceChoice : std::uint8_t { automatic, host, cuda };
+
+struct RunOptions {
+  int ranks = 1;
+  DeviceChoice device = DeviceChoice::automatic;
+  std::vector<std::pair<std::string, std::string>> environment;  ///< added to every rank's
+  Prefix prefix = Prefix::rank;
+  std::string broker_socket;  ///< of a broker that runs already; empty: start one
+  OnFailure on_failure = OnFailure::keep_going;
+  LostRanks lost_ranks = LostRanks::fail;
+  Binding binding = Binding::none;
+  std::chrono::milliseconds grace{5000};  ///< between SIGTERM and SIGKILL
+  std::vector<std::string> command;
+};
+
+enum class Membership : std::uint8_t { ask, launched };
+enum class RankKind : std::uint8_t { processes, threads };
+enum class CallForm : std::uint8_t { blocking, stream };
+enum class CheckedPlan : std::uint8_t { required, unchecked };
+enum class BufferKind : std::uint8_t { plain, library };
+
+struct BenchOptions {
+  core::Collective collective = core::Collective::all_reduce;
+  std::uint64_t begin_bytes = 1 << 20;
+  std::uint64_t end_bytes = 1 << 20;
+  std::uint64_t step_factor = 0;  ///< 0 or 1: steps of step_bytes
+  std::uint64_t step_bytes = 1 << 20;
+  int iterations = 20;
+  int warmup = 5;
+  int checks = 1;  ///< verified operations per line and buffer form
+  int batch = 0;   ///< operations per time stamp; 0: by size
+  std::vector<DataType> types{DataType::f32};
+  std::vector<ReduceOp> operators{ReduceOp::sum};
+  int root = 0;
+  int graph_replays = 0;  ///< 0: no graph
+  CallForm form = CallForm::blocking;
+  BufferKind buffers = BufferKind::plain;
+  std::optional<int> ranks;                 ///< none: as launched, else 2
+  Membership membership = Membership::ask;  ///< launched: this process is one of the ranks
+  RankKind rank_kind = RankKind::processes;
+  DeviceChoice device = DeviceChoice::automatic;
+  Binding binding = Binding::none;
+  std::string plan_file;
+  CheckedPlan plan_check = CheckedPlan::required;
+  std::string json_file;
+  std::vector<std::string> arguments;  ///< as given, for the header and for the ranks
+};
+
+struct PlanOptions {
+  core::Collective collective = core::Collective::all_reduce;
+  int ranks = 2;
+  std::uint64_t bytes = 1 << 20;
+  DataType type = DataType::f32;
+  ReduceOp op = ReduceOp::sum;
+  int root = 0;
+  bool in_place = false;
+  std::string builder;     ///< empty: the cheapest
+  std::string check_file;  ///< a hand-written plan to check instead
+  std::optional<std::uint64_t> scratch_bytes;
+  std::optional<int> cores;
+  OutputForm form = OutputForm::text;
+};
+
+struct DoctorOptions {
+  int ranks = 0;  ///< 0: as many as there are cores
+  OutputForm form = OutputForm::text;
+};
+
+struct ConfigOptions {
+  OutputForm form = OutputForm::text;
+};
+
+struct BrokerCommandOptions {
+  std::string job;
+  std::string socket_path;
+  OutputForm form = OutputForm::text;
+};
+
+/// The command line asked for a text (help, version) that has to go to stdout.
+struct ShowText {
+  std::string text;
+};
+
+using Command = std::variant<ShowText, RunOptions, BenchOptions, PlanOptions, DoctorOptions, ConfigOptions,
+                             BrokerCommandOptions>;
+
+}  // namespace tugline::cli

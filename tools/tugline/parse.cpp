@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+// The only file of the tools that knows the command-line library.
+#include "parse.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+
+#include "core/control.h"
+#include "help.h"
+#include "tugline/error.h"
+#include "values.h"
+
+namespace tugline::cli {
+namespace {
+
+constexpr int kMaxRanks = static_cast<int>(core::kMaxMembers);
+
+[[noreturn]] void refuse(std::string_view option, const std::string& why) {
+  throw CLI::ValidationError(std::string(option), why);
+}
+
+/// An option whose text is turned into a value by `convert`, which gives none for a text it does not know.
+template <class T, class Convert>
+CLI::Option* add_value(CLI::App& app, const std::string& names, T& target, Convert convert,
+                       const std::string& expected, const std::string& help) {
+  return app.add_option_function<std::string>(
+      names,
+      [&target, convert, names, expected](const std::string& text) {
+        auto value = convert(text);
+        if (!value) refuse(names, fmt::format("\"{}\" is not {}", text, expected));
+        target = *value;
+      },
+      help);
+}
+
+std::optional<int> parse_whole(const std::string& text) {
+  int value = 0;
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+template <class T>
+CLI::Option* add_number(CLI::App& app, const std::string& names, T& target, int low, int high,
+                        const std::string& help) {
+  return add_value(
+      app, names, target,
+      [low, high](const std::string& text) -> std::optional<int> {
+        auto value = parse_whole(text);
+        return value && *value >= low && *value <= high ? value : std::nullopt;
+      },
+      fmt::format("a whole number from {} to {}", low, high), help);
+}
+
+template <class T, class Convert>
+void add_list(CLI::App& app, const std::string& names, std::vector<T>& target, int count, Convert convert,
+              const std::string& expected, const std::string& help) {
+  add_value(
+      app, names, target,
+      [count, convert](const std::string& text) -> std::optional<std::vector<T>> {
+        std::vector<T> values;
+        if (text == "all") {
+          for (int i = 0; i < count; ++i) values.push_back(static_cast<T>(i));
+          return values;
+        }
+        auto value = convert(text);
+        if (!value) return std::nullopt;
+        return std::vector<T>{*value};
+      },
+      expected, help);
+}
+
+template <class E>
+void add_choice(CLI::App& app, const std::string& names, E& target,
+                std::vector<std::pair<std::string, E>> choices, const std::string& help) {
+  std::string expected = "one of";
+  for (std::size_t i = 0; i < choices.size(); ++i) expected += (i == 0 ? " " : ", ") + choices[i].first;
+  add_value(
+      app, names, target,
+      [choices = std::move(choices)](const std::string& text) -> std::optional<E> {
+        for (const auto& [name, value] : choices) {
+          if (name == text) return value;
+        }
+        return std::nullopt;
+      },
+      expected, help);
+}
+
+void add_form(CLI::App& app, OutputForm& form) {
+  app.add_flag_callback(
+      "--json", [&form] { form = OutputForm::json; }, "print JSON instead of text");
+}
+
+void add_device(CLI::App& app, DeviceChoice& device) {
+  add_choice(app, "--device", device,
+             {{"auto", DeviceChoice::automatic}, {"host", DeviceChoice::host}, {"cuda", DeviceChoice::cuda}},
+             "where the ranks work: auto, host or cuda (auto)");
+}
+
+void add_binding(CLI::App& app, Binding& binding) {
+  add_choice(app, "--bind", binding, {{"none", Binding::none}, {"core", Binding::core}},
+             "core: rank r runs on the r-th core it may use, round robin; none: anywhere (none)");
+}
+
+constexpr auto kCollectives =
+    "a collective: barrier, all_reduce, all_gather, reduce_scatter, broadcast, all_to_all or send_recv";
+constexpr auto kTypes = "a type: i8 u8 i32 u32 i64 u64 f16 bf16 f32 f64";
+constexpr auto kOperators = "an operator: sum prod min max avg";
+constexpr auto kSize = "a size such as 0, 512, 64K, 16M, 1G";
+
+void describe_run(CLI::App& app, RunOptions& o) {
+  add_number(app, "-n,--np", o.ranks, 1, kMaxRanks, "number of ranks (1)");
+  add_device(app, o.device);
+  app.add_option_function<std::vector<std::string>>(
+         "--env",
+         [&o](const std::vector<std::string>& pairs) {
+           for (const auto& pair : pairs) {
+             auto at = pair.find('=');
+             if (at == 0 || at == std::string::npos)
+               refuse("--env", fmt::format("\"{}\" is not NAME=VALUE", pair));
+             o.environment.emplace_back(pair.substr(0, at), pair.substr(at + 1));
+           }
+         },
+         "NAME=VALUE for every rank; may be repeated")
+      ->expected(1)
+      ->take_all();
+  app.add_flag_callback(
+      "--no-prefix", [&o] { o.prefix = Prefix::none; }, "hand the ranks' output through as it is");
+  app.add_option("--broker", o.broker_socket, "socket of a running `tugline broker`; default: start one");
+  app.add_flag_callback(
+      "--kill-on-failure", [&o] { o.on_failure = OnFailure::end_job; },
+      "end the whole job as soon as one rank fails");
+  app.add_flag_callback(
+      "--allow-lost", [&o] { o.lost_ranks = LostRanks::allowed; },
+      "a rank that a signal killed does not make the job fail if another rank ends with 0");
+  add_binding(app, o.binding);
+  add_value(
+      app, "--grace", o.grace,
+      [](const std::string& text) -> std::optional<std::chrono::milliseconds> {
+        auto value = parse_whole(text);
+        if (!value || *value < 0 || *value > 3600) return std::nullopt;
+        return std::chrono::seconds(*value);
+      },
+      "a whole number of seconds from 0 to 3600", "seconds between SIGTERM and SIGKILL (5)");
+  app.prefix_command();
+}
+
+void describe_bench(CLI::App& app, BenchOptions& o) {
+  add_value(app, "collective", o.collective, parse_collective, kCollectives, "which collective")->required();
+  add_value(app, "-b,--minbytes", o.begin_bytes, parse_bytes, kSize, "first size (1M)");
+  add_value(app, "-e,--maxbytes", o.end_bytes, parse_bytes, kSize, "last size (as -b, at least 1M)");
+  add_value(app, "-f,--stepfactor", o.step_factor, parse_bytes, "a factor of at least 2",
+            "multiply sizes by");
+  add_value(app, "-i,--stepbytes", o.step_bytes, parse_bytes, kSize, "add to sizes, without -f (1M)");
+  add_number(app, "-n,--iters", o.iterations, 1, 1'000'000, "timed rounds per line (20)");
+  add_number(app, "-w,--warmup_iters", o.warmup, 0, 1'000'000, "rounds before timing (5)");
+  add_number(app, "-c,--check", o.checks, 0, 1000, "verified operations per line (1)");
+  add_list(app, "-d,--datatype", o.types, kDataTypeCount, parse_type, kTypes, "type, or all (f32)");
+  add_list(app, "-o,--op", o.operators, kReduceOpCount, parse_operator, kOperators, "operator, or all (sum)");
+  add_number(app, "-r,--root", o.root, 0, kMaxRanks - 1, "root of broadcast (0)");
+  add_choice(app, "-R,--local_register", o.buffers, {{"0", BufferKind::plain}, {"1", BufferKind::library}},
+             "1: buffers allocated by the library (zero-copy), 0: plain ones (0)");
+  add_number(app, "-G,--cudagraph", o.graph_replays, 0, 1'000'000,
+             "capture -n operations in a graph and replay it so many times (0: no graph)");
+  app.add_flag_callback(
+      "--stream", [&o] { o.form = CallForm::stream; }, "enqueue on a stream instead of blocking calls");
+  add_number(app, "--batch", o.batch, 0, 1'000'000,
+             "operations per time stamp (0: 100 up to 64 bytes and for barrier, else 1)");
+  add_number(app, "--np", o.ranks, 1, kMaxRanks, "number of ranks (as launched, else 2)");
+  app.add_flag_callback(
+      "--threads", [&o] { o.rank_kind = RankKind::threads; }, "ranks are threads of one process");
+  add_device(app, o.device);
+  add_binding(app, o.binding);
+  auto* plan = app.add_option("--plan", o.plan_file, "run the hand-written plan in this JSON file");
+  app.add_flag_callback(
+         "--unchecked", [&o] { o.plan_check = CheckedPlan::unchecked; },
+         "run the plan even if the checker refuses it")
+      ->needs(plan);
+  app.add_option("--json", o.json_file, "also write every line with p50 and p99 to this file");
+  app.add_flag_callback(
+         "--as-rank", [&o] { o.membership = Membership::launched; }, "")
+      ->group("");
+}
+
+void describe_plan(CLI::App& app, PlanOptions& o) {
+  auto* collective =
+      add_value(app, "collective", o.collective, parse_collective, kCollectives, "which collective");
+  add_number(app, "--np", o.ranks, 1, kMaxRanks, "number of ranks (2)");
+  add_value(app, "--bytes", o.bytes, parse_bytes, kSize, "bytes per rank (1M)");
+  add_value(app, "--type", o.type, parse_type, kTypes, "element type (f32)");
+  add_value(app, "--op", o.op, parse_operator, kOperators, "operator (sum)");
+  add_number(app, "--root", o.root, 0, kMaxRanks - 1, "root of broadcast (0)");
+  app.add_flag_callback(
+      "--in-place", [&o] { o.in_place = true; }, "input and output overlap");
+  app.add_option("--builder", o.builder, "print this builder's plan instead of the cheapest");
+  add_value(app, "--scratch", o.scratch_bytes, parse_bytes, kSize, "scratch per rank (the setting's)");
+  add_number(app, "--cores", o.cores, 1, 1 << 20, "cores for all ranks (this machine's)");
+  auto* check = app.add_option("--check", o.check_file, "check the hand-written plan in this JSON file");
+  check->excludes(collective);
+  add_form(app, o.form);
+}
+
+void describe_broker(CLI::App& app, BrokerCommandOptions& o) {
+  app.add_option("--job", o.job, "name of the job")->required();
+  app.add_option("--socket", o.socket_path, "where to listen (<runtime directory>/<job>/broker.sock)");
+  add_form(app, o.form);
+}
+
+void validate(const BenchOptions& o) {
+  if (o.end_bytes < o.begin_bytes)
+    refuse("-e", fmt::format("last size {} is below first size {}", o.end_bytes, o.begin_bytes));
+  if (o.step_factor == 1) refuse("-f", "a factor of 1 never ends; give 2 or more");
+  if (o.step_factor == 0 && o.step_bytes == 0) refuse("-i", "steps of 0 bytes never end; give -f or -i");
+  if (o.ranks && o.root >= *o.ranks)
+    refuse("-r", fmt::format("root {} is not below the number of ranks {}", o.root, *o.ranks));
+  if (o.rank_kind == RankKind::threads && o.binding != Binding::none)
+    refuse("--bind", "only processes are bound; leave it out with --threads");
+}
+
+Error usage_error(const std::string& what, const std::string& subcommand) {
+  std::string command = subcommand.empty() ? "tugline --help" : fmt::format("tugline {} --help", subcommand);
+  return Error(ErrorCode::invalid_argument, what, fmt::format("see `{}`", command),
+               {.operation = subcommand.empty() ? "tugline" : "tugline " + subcommand});
+}
+
+}  // namespace
+
+Command parse(std::span<const std::string> arguments) {
+  CLI::App app{std::string(help::kSummary), "tugline"};
+  app.require_subcommand(1);
+  app.set_version_flag("--version", std::string(help::version()));
+  app.footer(std::string(help::kExamples));
+  app.get_formatter()->column_width(28);
+
+  RunOptions run;
+  BenchOptions bench;
+  PlanOptions plan;
+  DoctorOptions doctor;
+  ConfigOptions config;
+  BrokerCommandOptions broker;
+  auto add = [&app](const char* name, std::string_view summary, std::string_view footer) {
+    auto* sub = app.add_subcommand(name, std::string(summary));
+    sub->footer(std::string(footer));
+    return sub;
+  };
+  auto* run_app = add("run", help::kRunSummary, help::kRunExamples);
+  describe_run(*run_app, run);
+  auto* bench_app = add("bench", help::kBenchSummary, help::kBenchExamples);
+  describe_bench(*bench_app, bench);
+  auto* plan_app = add("plan", help::kPlanSummary, help::kPlanExamples);
+  describe_plan(*plan_app, plan);
+  auto* doctor_app = add("doctor", help::kDoctorSummary, help::kDoctorExamples);
+  add_number(*doctor_app, "--np", doctor.ranks, 1, kMaxRanks, "ranks that are to run (one per core)");
+  add_form(*doctor_app, doctor.form);
+  auto* config_app = add("config", help::kConfigSummary, help::kConfigExamples);
+  add_form(*config_app, config.form);
+  auto* broker_app = add("broker", help::kBrokerSummary, help::kBrokerExamples);
+  describe_broker(*broker_app, broker);
+
+  std::string subcommand;
+  auto remember = [&] {
+    for (const auto* sub : app.get_subcommands()) subcommand = sub->get_name();
+  };
+  try {
+    // The library takes arguments last first.
+    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+    remember();
+    if (bench_app->parsed()) {
+      bool has_end = bench_app->count("--maxbytes") > 0;
+      if (!has_end) bench.end_bytes = std::max(bench.end_bytes, bench.begin_bytes);
+      validate(bench);
+    }
+    if (plan_app->parsed()) {
+      if (plan.check_file.empty() && plan_app->count("collective") == 0)
+        throw CLI::RequiredError("a collective, or --check FILE,");
+      if (plan.root >= plan.ranks)
+        refuse("--root", fmt::format("root {} is not below the number of ranks {}", plan.root, plan.ranks));
+    }
+    if (run_app->parsed()) {
+      run.command = run_app->remaining();
+      if (!run.command.empty() && run.command.front() == "--") run.command.erase(run.command.begin());
+      // The library takes the first thing it does not know for the program.
+      std::size_t start = arguments.size() - run.command.size();
+      if (!run.command.empty() && run.command.front().starts_with('-') && arguments[start - 1] != "--")
+        refuse(run.command.front(), "there is no such option");
+      if (run.command.empty()) throw CLI::RequiredError("a program after --");
+    }
+  } catch (const CLI::CallForHelp&) {
+    return ShowText{app.help()};
+  } catch (const CLI::CallForAllHelp&) {
+    return ShowText{app.help("", CLI::AppFormatMode::All)};
+  } catch (const CLI::CallForVersion&) {
+    return ShowText{std::string(help::version()) + "\n"};
+  } catch (const CLI::ParseError& error) {
+    remember();
+    if (subcommand.empty() && !arguments.empty() && !arguments.front().starts_with('-'))
+      throw usage_error(fmt::format("there is no subcommand \"{}\"", arguments.front()), subcommand);
+    throw usage_error(error.what(), subcommand);
+  }
+  if (run_app->parsed()) return run;
+  if (bench_app->parsed()) {
+    bench.arguments.assign(arguments.begin(), arguments.end());
+    return bench;
+  }
+  if (plan_app->parsed()) return plan;
+  if (doctor_app->parsed()) return doctor;
+  if (config_app->parsed()) return config;
+  return broker;
+}
+
+}  // namespace tugline::cli

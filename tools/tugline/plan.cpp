@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// `tugline plan`: the candidates for a collective, their predicted cost, the choice, and its steps.
+#include <fmt/format.h>
+
+#include <fstream>
+#include <optional>
+#include <sstream>
+
+#include "base/json.h"
+#include "base/settings.h"
+#include "commands.h"
+#include "core/plan/builders.h"
+#include "core/plan/checker.h"
+#include "core/plan/cost.h"
+#include "core/plan/print.h"
+#include "files.h"
+#include "launch/machine.h"
+#include "tugline/error.h"
+#include "values.h"
+
+namespace tugline::cli {
+namespace {
+
+using base::Json;
+
+struct Candidate {
+  std::string_view builder;
+  std::optional<core::Plan> plan;  ///< none: the builder cannot serve the request
+  double seconds = 0;
+};
+
+std::vector<Candidate> build_all(const core::PlanRequest& request, const core::CostModel& model) {
+  std::vector<Candidate> candidates;
+  for (auto builder : core::builder_names()) {
+    Candidate candidate{.builder = builder};
+    if (core::can_build(builder, request)) {
+      candidate.plan = core::build(builder, request);
+      candidate.seconds = core::predict_seconds(*candidate.plan, model);
+    }
+    candidates.push_back(std::move(candidate));
+  }
+  return candidates;
+}
+
+/// The cheapest; of equals the first, as the builders' order is their order of preference.
+const Candidate* cheapest(const std::vector<Candidate>& candidates) {
+  const Candidate* best = nullptr;
+  for (const auto& candidate : candidates) {
+    if (candidate.plan && (best == nullptr || candidate.seconds < best->seconds)) best = &candidate;
+  }
+  return best;
+}
+
+const Candidate* choose(const std::vector<Candidate>& candidates, const PlanOptions& options) {
+  if (options.builder.empty()) {
+    if (const auto* best = cheapest(candidates)) return best;
+    throw Error(ErrorCode::unsupported,
+                fmt::format("no builder makes {} of {} over {} ranks", core::name_of(options.collective),
+                            human_bytes(options.bytes), options.ranks),
+                "give more --scratch or fewer ranks");
+  }
+  std::string names;
+  for (const auto& candidate : candidates) {
+    names += (names.empty() ? "" : ", ") + std::string(candidate.builder);
+    if (candidate.builder != options.builder) continue;
+    if (candidate.plan) return &candidate;
+    throw Error(ErrorCode::unsupported,
+                fmt::format("builder {} cannot make {} of {} over {} ranks", options.builder,
+                            core::name_of(options.collective), human_bytes(options.bytes), options.ranks),
+                "leave out --builder to see who can");
+  }
+  throw Error(ErrorCode::not_found, fmt::format("there is no builder \"{}\"", options.builder),
+              fmt::format("name one of: {}", names));
+}
+
+std::string explain(const Candidate& chosen, const std::vector<Candidate>& candidates,
+                    const PlanOptions& options) {
+  if (!options.builder.empty()) return "named by --builder";
+  std::optional<double> next;
+  for (const auto& candidate : candidates) {
+    if (candidate.plan && &candidate != &chosen && (!next || candidate.seconds < *next))
+      next = candidate.seconds;
+  }
+  if (!next) return "the only builder that serves this request";
+  if (*next == chosen.seconds) return "equal cost, first in order of preference";
+  return fmt::format("lowest predicted cost, {:.0f} % below the next", 100 * (1 - chosen.seconds / *next));
+}
+
+Json describe(const core::CostModel& model) {
+  Json result = Json::object();
+  result["signal_seconds"] = model.signal_seconds;
+  result["packet_seconds"] = model.packet_seconds;
+  result["step_seconds"] = model.step_seconds;
+  result["local_bytes_per_second"] = model.local_bytes_per_second;
+  result["remote_bytes_per_second"] = model.remote_bytes_per_second;
+  result["reduce_bytes_per_second"] = model.reduce_bytes_per_second;
+  result["cores"] = model.cores;
+  return result;
+}
+
+int check_file(const PlanOptions& options) {
+  core::Plan plan = core::plan_from_json(read_file(options.check_file));
+  auto result = core::check(plan);
+  if (options.form == OutputForm::json) {
+    Json document = Json::object();
+    document["plan"] = plan.name;
+    document["ok"] = result.ok;
+    document["problem"] = result.ok ? Json() : Json(result.problem);
+    fmt::print("{}\n", document.dump(2));
+  } else if (result.ok) {
+    fmt::print("plan \"{}\" is right: {} over {} ranks, {} each, reduction order {}\n", plan.name,
+               core::name_of(plan.collective), plan.ranks, human_bytes(plan.bytes),
+               core::name_of(plan.order));
+  } else {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("plan \"{}\" is wrong: {}", plan.name, result.problem),
+                "correct the step that is named, see docs/plans.md", {.operation = options.check_file});
+  }
+  return result.ok ? kExitOk : kExitFailed;
+}
+
+void print_json(const Candidate& chosen, const std::vector<Candidate>& candidates, const PlanOptions& options,
+                const core::CostModel& model) {
+  Json rows = Json::array();
+  for (const auto& candidate : candidates) {
+    Json row = Json::object();
+    row["builder"] = candidate.builder;
+    row["predicted_us"] = candidate.plan ? Json(candidate.seconds * 1e6) : Json();
+    row["order"] = candidate.plan ? Json(core::name_of(candidate.plan->order)) : Json();
+    row["scratch_bytes"] = candidate.plan ? Json(candidate.plan->scratch_bytes) : Json();
+    row["chosen"] = &candidate == &chosen;
+    rows.push_back(std::move(row));
+  }
+  Json document = Json::object();
+  document["candidates"] = std::move(rows);
+  document["why"] = explain(chosen, candidates, options);
+  document["cost_model"] = describe(model);
+  document["plan"] = Json::parse(core::to_json(*chosen.plan));
+  fmt::print("{}\n", document.dump(2));
+}
+
+void print_text(const Candidate& chosen, const std::vector<Candidate>& candidates, const PlanOptions& options,
+                const core::CostModel& model) {
+  fmt::print("# {} of {} over {} ranks, {} {}{}, {} cores\n", core::name_of(options.collective),
+             human_bytes(options.bytes), options.ranks, name_of(options.type), name_of(options.op),
+             options.in_place ? ", in place" : "", model.cores);
+  for (const auto& candidate : candidates) {
+    const char* mark = &candidate == &chosen ? "->" : "  ";
+    if (candidate.plan) {
+      fmt::print("{} {:<18}{:>12.3f} us  {:<11} scratch {}\n", mark, candidate.builder,
+                 candidate.seconds * 1e6, core::name_of(candidate.plan->order),
+                 human_bytes(candidate.plan->scratch_bytes));
+    } else {
+      fmt::print("{} {:<18}{:>12} us  cannot serve this request\n", mark, candidate.builder, "-");
+    }
+  }
+  fmt::print("# chosen: {} ({})\n\n{}", chosen.builder, explain(chosen, candidates, options),
+             core::print(*chosen.plan));
+}
+
+}  // namespace
+
+int plan(const PlanOptions& options) {
+  if (!options.check_file.empty()) return check_file(options);
+  core::PlanRequest request{.collective = options.collective,
+                            .ranks = options.ranks,
+                            .root = options.root,
+                            .element_bytes = size_of(options.type),
+                            .bytes = options.bytes,
+                            .in_place = options.in_place,
+                            .average = options.op == ReduceOp::avg,
+                            .scratch_bytes = options.scratch_bytes.value_or(base::settings().scratch_bytes)};
+  if (options.bytes % request.element_bytes != 0) {
+    throw Error(
+        ErrorCode::invalid_argument,
+        fmt::format("{} bytes are no whole number of {} elements", options.bytes, name_of(options.type)),
+        fmt::format("give a multiple of {} as --bytes", request.element_bytes));
+  }
+  core::CostModel model;
+  model.cores = options.cores.value_or(static_cast<int>(allowed_cpus().size()));
+  auto candidates = build_all(request, model);
+  const Candidate* chosen = choose(candidates, options);
+  if (options.form == OutputForm::json) {
+    print_json(*chosen, candidates, options, model);
+  } else {
+    print_text(*chosen, candidates, options, model);
+  }
+  return kExitOk;
+}
+
+}  // namespace tugline::cli
