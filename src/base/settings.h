@@ -31,6 +31,7 @@ struct Settings {
   std::string runtime_dir;
   std::string socket_path;
   std::string token;
+  std::string broker_bin;
   std::string config_file;
   // Talking about itself.
   LogLevel debug = LogLevel::warn;

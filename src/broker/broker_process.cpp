@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "broker/broker_process.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/random.h"
+#include "broker/connect.h"
+#include "broker/identity.h"
+#include "broker/seqpacket.h"
+#include "broker/spawn.h"
+#include "tugline/error.h"
+
+namespace tugline::broker {
+namespace {
+
+std::uint64_t in_time(std::chrono::milliseconds time) {
+  return base::monotonic_ns() + static_cast<std::uint64_t>(std::chrono::nanoseconds(time).count());
+}
+
+}  // namespace
+
+BrokerProcess::BrokerProcess(const std::string& job, const std::string& socket_path,
+                             std::chrono::milliseconds deadline)
+    : place_(place_of(socket_path, job)), token_hex_(base::random_hex(core::kTokenBytes)) {
+  auto directory = open_directory(place_, Missing::make);
+  if (!directory || !lock_directory(place_, directory.get()))
+    throw Error(ErrorCode::already_exists, fmt::format("another broker serves {}", place_.socket_path),
+                "join that job, end it first, or use another job name");
+  spawn_broker({place_, job, token_hex_, std::move(directory), own_pidfd()});
+  // The lock is the new broker's now: if it is free again, that broker has ended.
+  const auto found = find_broker(place_, job, token_hex_, WhenAbsent::wait, in_time(deadline));
+  pid_ = peer_identity(found.socket.get()).pid;
+  pidfd_ = pidfd_of(pid_);
+  if (!pidfd_)
+    throw Error(ErrorCode::broker_lost, fmt::format("the broker at {} ended at once", place_.socket_path),
+                fmt::format("run `tugline broker --job {}` by hand to see why", job));
+}
+
+BrokerProcess::~BrokerProcess() {
+  stop();
+}
+
+bool BrokerProcess::running() const noexcept {
+  return pidfd_ && !has_ended(pidfd_.get());
+}
+
+void BrokerProcess::stop(std::chrono::milliseconds deadline) noexcept {
+  if (!pidfd_) return;
+  const auto signal = [this](int number) {
+    // ESRCH: it has ended already.
+    if (::syscall(SYS_pidfd_send_signal, pidfd_.get(), number, nullptr, 0) != 0 && errno != ESRCH)
+      base::log(base::LogLevel::warn, "cannot signal the broker {}: {}", pid_, std::strerror(errno));
+  };
+  signal(SIGTERM);
+  if (!wait_for(pidfd_.get(), POLLIN, in_time(deadline))) {
+    base::log(base::LogLevel::warn, "the broker {} does not end and is killed", pid_);
+    signal(SIGKILL);
+  }
+  // Only a child subreaper has anything to collect here.
+  siginfo_t info;
+  constexpr auto kPidfd = static_cast<idtype_t>(3);  // P_PIDFD
+  ::waitid(kPidfd, static_cast<id_t>(pidfd_.get()), &info, WEXITED);
+  pidfd_.reset();
+}
+
+}  // namespace tugline::broker

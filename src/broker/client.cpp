@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "broker/client.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <limits>
+#include <mutex>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/random.h"
+#include "base/settings.h"
+#include "base/shared_memory.h"
+#include "broker/channel.h"
+#include "broker/connect.h"
+#include "broker/identity.h"
+#include "tugline/error.h"
+
+namespace tugline::broker {
+namespace {
+
+// A broker answers at once; who waits longer than this waits for a stopped one.
+constexpr std::chrono::milliseconds kAnswerDeadline{10'000};
+
+std::uint64_t in_time(std::chrono::milliseconds time) {
+  // Bounded, so that "for ever" does not wrap.
+  constexpr std::chrono::milliseconds kYear{std::chrono::hours(24 * 365)};
+  const auto ns = std::chrono::nanoseconds(std::clamp(time, std::chrono::milliseconds(0), kYear)).count();
+  return base::monotonic_ns() + static_cast<std::uint64_t>(ns);
+}
+
+class MemberClient final : public Client {
+ public:
+  MemberClient(const JoinRequest& request, std::string job, Place place, std::unique_ptr<Channel> channel,
+               const core::Welcome& welcome, std::shared_ptr<base::Mapping> control)
+      : rank_(request.rank),
+        size_(request.size),
+        member_(welcome.member),
+        job_(std::move(job)),
+        place_(std::move(place)),
+        channel_(std::move(channel)),
+        control_(std::move(control)) {
+    auto& slot = this->control().members[member_];
+    core::change_state(slot, core::MemberState::joining, core::MemberState::alive);
+  }
+
+  ~MemberClient() override {
+    try {
+      leave();
+    } catch (const Error& error) {
+      // The broker is gone, or too late: it will see the socket close.
+      base::log(base::LogLevel::debug, "leaving without good-bye: {}", error.what_failed());
+    }
+  }
+
+  MemberId member() const noexcept override { return member_; }
+  int rank() const noexcept override { return rank_; }
+  int size() const noexcept override { return size_; }
+  const std::string& job() const noexcept override { return job_; }
+  const std::string& socket_path() const noexcept override { return place_.socket_path; }
+  core::ControlSegment& control() const noexcept override {
+    return *static_cast<core::ControlSegment*>(control_->data());
+  }
+
+  Segment open_or_create(std::string_view name, std::uint64_t bytes, Lifetime lifetime) override {
+    require_name(name, "open_or_create");
+    try {
+      auto segment = open(name);
+      if (segment.bytes == bytes) return segment;
+      release(segment.id);
+      throw Error(ErrorCode::mismatch,
+                  fmt::format("segment \"{}\" has {} bytes, {} are asked", name, segment.bytes, bytes),
+                  "use the same size everywhere, or remove the old one", {.rank = rank_});
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::not_found) throw;
+    }
+    return deposit(name, bytes, lifetime, Existing::welcome, "open_or_create");
+  }
+
+  Segment open(std::string_view name) override {
+    require_name(name, "open");
+    Segment segment;
+    const auto reply =
+        channel_->call<core::SegmentReply>(core::OpenSegment{std::string(name)}, in_time(kAnswerDeadline),
+                                           "open segment", -1, &segment.descriptor);
+    return complete(std::move(segment), reply);
+  }
+
+  Segment create(std::string_view name, std::uint64_t bytes, Lifetime lifetime) override {
+    return deposit(name, bytes, lifetime, Existing::refused, "create segment");
+  }
+
+  Segment import(SegmentId id) override {
+    Segment segment;
+    const auto reply = channel_->call<core::SegmentReply>(core::ImportSegment{id}, in_time(kAnswerDeadline),
+                                                          "import segment", -1, &segment.descriptor);
+    return complete(std::move(segment), reply);
+  }
+
+  void release(SegmentId id) override {
+    channel_->call<core::Done>(core::ReleaseSegment{id}, in_time(kAnswerDeadline), "release segment");
+  }
+
+  void remove(std::string_view name) override {
+    require_name(name, "remove");
+    channel_->call<core::Done>(core::RemoveSegment{std::string(name)}, in_time(kAnswerDeadline),
+                               "remove segment");
+  }
+
+  void put(std::string_view key, std::string_view value) override {
+    channel_->call<core::Done>(core::PutValue{std::string(key), std::string(value)}, in_time(kAnswerDeadline),
+                               "put value");
+  }
+
+  std::string get(std::string_view key, std::chrono::milliseconds deadline) override {
+    const auto wait_ms =
+        std::clamp<std::int64_t>(deadline.count(), 0, std::numeric_limits<std::uint32_t>::max());
+    // The broker ends the wait; this side's limit is for a broker that does not.
+    const auto limit = in_time(std::chrono::milliseconds(wait_ms) + kAnswerDeadline);
+    return channel_
+        ->call<core::Value>(core::GetValue{std::string(key), static_cast<std::uint32_t>(wait_ms)}, limit,
+                            "get value")
+        .value;
+  }
+
+  std::optional<std::string> try_get(std::string_view key) override {
+    try {
+      return get(key, std::chrono::milliseconds(0));
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::not_found) return std::nullopt;
+      throw;
+    }
+  }
+
+  void leave() override {
+    // A forked child has a copy of this object, but is no member.
+    if (channel_->in_forked_child()) return;
+    std::lock_guard lock(leaving_);
+    if (left_) return;
+    left_ = true;
+    core::change_state(control().members[member_], core::MemberState::alive, core::MemberState::left);
+    constexpr std::chrono::milliseconds kGoodByeDeadline{2'000};
+    channel_->call<core::Done>(core::Leave{}, in_time(kGoodByeDeadline), "leave");
+  }
+
+ private:
+  enum class Existing : std::uint8_t { welcome, refused };
+
+  void require_name(std::string_view name, const char* operation) const {
+    if (!name.empty()) return;
+    throw Error(ErrorCode::invalid_argument, "the segment's name is empty", "give it a name",
+                {.operation = operation, .rank = rank_});
+  }
+
+  Segment deposit(std::string_view name, std::uint64_t bytes, Lifetime lifetime, Existing existing,
+                  const char* operation) {
+    Segment segment;
+    segment.descriptor = base::create_sealed_memfd("tugline-segment", bytes);
+    core::DepositSegment message;
+    message.name = name;
+    message.bytes = bytes;
+    message.persistent = lifetime == Lifetime::persistent ? 1 : 0;
+    message.exclusive = existing == Existing::refused ? 1 : 0;
+    base::UniqueFd other;
+    const auto reply = channel_->call<core::SegmentReply>(message, in_time(kAnswerDeadline), operation,
+                                                          segment.descriptor.get(), &other);
+    // Somebody was faster: ours goes, without ever having had a page.
+    if (reply.created == 0) segment.descriptor = std::move(other);
+    return complete(std::move(segment), reply);
+  }
+
+  Segment complete(Segment segment, const core::SegmentReply& reply) const {
+    segment.id = reply.id;
+    segment.bytes = reply.bytes;
+    segment.created = reply.created != 0;
+    if (!segment.descriptor)
+      throw Error(ErrorCode::out_of_memory,
+                  fmt::format("the descriptor of segment {} did not arrive", reply.id),
+                  "raise this process's limit of open files: ulimit -n", {.rank = rank_});
+    base::check_sealed(segment.descriptor.get(), segment.bytes);
+    return segment;
+  }
+
+  int rank_;
+  int size_;
+  MemberId member_;
+  std::string job_;
+  Place place_;
+  std::unique_ptr<Channel> channel_;
+  std::shared_ptr<base::Mapping> control_;
+  std::mutex leaving_;
+  bool left_ = false;
+};
+
+struct Joined {
+  std::unique_ptr<Channel> channel;
+  core::Welcome welcome;
+  base::UniqueFd control;
+};
+
+Joined say_hello(const JoinRequest& request, const Place& place, const std::string& job,
+                 const std::string& token_hex, std::uint64_t deadline_ns) {
+  const auto absent = request.spawn_broker ? WhenAbsent::spawn : WhenAbsent::fail;
+  for (;;) {
+    auto found = find_broker(place, job, token_hex, absent, deadline_ns);
+    core::Hello hello;
+    const auto token = parse_token(token_hex.empty() ? read_token(place, found.directory.get()) : token_hex);
+    if (!token)
+      throw Error(ErrorCode::permission_denied, "the token given is not 64 hexadecimal digits",
+                  "unset TUGLINE_TOKEN to use the token file beside the socket, or pass the job's own token",
+                  {.rank = request.rank});
+    std::copy(token->begin(), token->end(), hello.token.begin());
+    hello.rank = request.rank;
+    hello.size = request.size;
+    hello.job = job;
+    const auto pidfd = own_pidfd();
+    Joined joined;
+    joined.channel = std::make_unique<Channel>(std::move(found.socket), place.socket_path);
+    try {
+      joined.welcome =
+          joined.channel->call<core::Welcome>(hello, deadline_ns, "join", pidfd.get(), &joined.control);
+      return joined;
+    } catch (const Error& error) {
+      // A broker that was just ending, or a crowd of silent connections: there may be a next one.
+      if (error.code() != ErrorCode::broker_lost || base::monotonic_ns() >= deadline_ns) throw;
+    }
+  }
+}
+
+std::shared_ptr<base::Mapping> map_control(const Joined& joined) {
+  if (!joined.control)
+    throw Error(ErrorCode::out_of_memory, "the control segment's descriptor did not arrive",
+                "raise this process's limit of open files: ulimit -n");
+  if (joined.welcome.control_bytes != sizeof(core::ControlSegment) ||
+      joined.welcome.member >= core::kMaxMembers)
+    throw Error(ErrorCode::unsupported,
+                fmt::format("the broker's control segment has {} bytes, this build's {}",
+                            joined.welcome.control_bytes, sizeof(core::ControlSegment)),
+                "use the same tugline for all processes of a job");
+  base::check_sealed(joined.control.get(), joined.welcome.control_bytes);
+  auto mapping = std::make_shared<base::Mapping>(joined.control.get(), joined.welcome.control_bytes,
+                                                 base::Access::read_write);
+  const auto& control = *static_cast<const core::ControlSegment*>(mapping->data());
+  if (control.magic != core::kControlMagic || control.version != core::kControlVersion)
+    throw Error(ErrorCode::unsupported,
+                fmt::format("the control segment has version {}, this build {}", control.version,
+                            core::kControlVersion),
+                "use the same tugline for all processes of a job");
+  return mapping;
+}
+
+}  // namespace
+
+std::shared_ptr<Client> Client::join(const JoinRequest& request) {
+  const auto& settings = base::settings();
+  const auto deadline_ns = in_time(request.deadline);
+  auto job = request.job;
+  auto socket_path = request.socket_path;
+  // The configured socket belongs to the configured job.
+  if (socket_path.empty() && (job.empty() || job == settings.job)) socket_path = settings.socket_path;
+  if (job.empty()) job = settings.job;
+  if (job.empty() && socket_path.empty()) job = "private-" + base::random_hex(8);
+  const auto place = place_of(socket_path, job);
+  const auto& token_hex = request.token.empty() ? settings.token : request.token;
+
+  auto joined = say_hello(request, place, job, token_hex, deadline_ns);
+  if (!joined.welcome.job.empty()) job = joined.welcome.job;
+  auto control = map_control(joined);
+  return std::make_shared<MemberClient>(request, std::move(job), place, std::move(joined.channel),
+                                        joined.welcome, std::move(control));
+}
+
+}  // namespace tugline::broker

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who is in the job: the broker's side of the control segment. Not thread-safe; the server's loop owns it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/shared_memory.h"
+#include "base/unique_fd.h"
+#include "broker/client.h"
+#include "core/control.h"
+
+namespace tugline::broker {
+
+struct Member {
+  MemberId id = 0;
+  int rank = 0;
+  std::uint16_t incarnation = 0;
+  std::uint64_t connection = 0;  ///< number of its connection; never reused
+  bool connected = true;
+  base::UniqueFd pidfd;  ///< kept until the process has ended, unless it said good-bye
+};
+
+/// Each generation of a job (from its first member to its last) has a control segment of its own, so that
+/// nothing of an earlier one can be mistaken for the present.
+class Membership {
+ public:
+  /// `world_size` 0: the first member decides.
+  explicit Membership(int world_size) noexcept : configured_size_(world_size) {}
+
+  /// Takes a slot for a new member. Throws Error{mismatch} on another world size, Error{invalid_argument} on
+  /// a rank outside it, Error{already_exists} when the rank is held by a living member, Error{out_of_memory}
+  /// when all slots are in use.
+  Member& join(int rank, int size, std::uint64_t connection, base::UniqueFd pidfd);
+
+  /// Member said good-bye: state left; forgets it.
+  void leave(MemberId id);
+  /// Marks dead unless somebody else did, wakes everybody, and forgets the connection. The pidfd stays until
+  /// process_ended().
+  void died(MemberId id, core::LossCause cause);
+  /// Its pidfd has fired: forgets it. The caller has called died() before.
+  void process_ended(MemberId id);
+
+  Member* find(MemberId id) noexcept;
+  Member* find_by_connection(std::uint64_t connection) noexcept;
+  /// Members with an open connection.
+  std::size_t connected() const noexcept { return connected_; }
+  /// All that are remembered, the dead whose process has not ended included.
+  std::size_t remembered() const noexcept { return members_.size(); }
+  bool all_ranks_have_joined() const noexcept;
+  /// The last one that went said good-bye (true) or died (false).
+  bool last_one_left() const noexcept { return last_one_left_; }
+
+  /// Control segment of the present generation; made by its first join().
+  std::shared_ptr<const base::UniqueFd> control_descriptor() const noexcept { return control_fd_; }
+  std::uint64_t control_bytes() const noexcept { return sizeof(core::ControlSegment); }
+
+  /// The broker ends while members live: tells them.
+  void declare_broker_lost() noexcept;
+  /// Nobody is connected, and this rank or world size cannot belong to those that were.
+  bool begins_anew(int rank, int size) const noexcept;
+  bool in_generation() const noexcept { return size_ != 0; }
+  /// No member is connected: the next join starts a new generation.
+  void end_generation() noexcept;
+
+ private:
+  core::ControlSegment& control() const noexcept {
+    return *static_cast<core::ControlSegment*>(control_mapping_.data());
+  }
+  void begin_generation(int size);
+  MemberId free_slot() const;
+  void raise_alarm() noexcept;
+
+  int configured_size_;
+  int size_ = 0;
+  std::shared_ptr<const base::UniqueFd> control_fd_;  // shared with replies that are still to be sent
+  base::Mapping control_mapping_;
+  std::map<MemberId, Member> members_;
+  std::vector<bool> rank_has_joined_;
+  std::size_t connected_ = 0;
+  bool last_one_left_ = true;
+};
+
+}  // namespace tugline::broker

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where a job's broker is found: a pathname socket in a directory that is this user's alone. Everything goes
+// through a descriptor of that directory, so that nobody can swap a part of the path underneath.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/unique_fd.h"
+#include "broker/identity.h"
+
+namespace tugline::broker {
+
+inline constexpr std::string_view kSocketName = "broker.sock";
+inline constexpr std::string_view kTokenFileName = "token";
+
+struct Place {
+  std::string directory;          ///< of this one broker
+  std::string socket_name;        ///< leaf in it
+  std::string socket_path;        ///< both, as shown to users
+  bool derived_from_job = false;  ///< the directory carries the job's name and goes with the broker
+};
+
+/// Throws Error{invalid_argument} unless the name is 1 to 64 of [A-Za-z0-9._-] and does not start with a dot.
+void check_job_name(std::string_view job);
+
+/// settings().runtime_dir, else $XDG_RUNTIME_DIR/tugline, else /run/user/UID/tugline if /run/user/UID exists,
+/// else /tmp/tugline-UID.
+std::string runtime_directory();
+
+/// `socket_path` if given, else <runtime directory>/<job>/broker.sock. Throws Error{invalid_argument} when a
+/// path is longer than the system takes, naming path, length and limit.
+Place place_of(std::string_view socket_path, std::string_view job);
+
+enum class Missing : std::uint8_t { make, fail };
+
+/// Opens the broker's directory and makes sure that it is this user's alone (mode 0700, no symbolic link).
+/// Missing::make makes it and its parents; Missing::fail returns none if it is not there. Throws
+/// Error{permission_denied}, Error{system}.
+base::UniqueFd open_directory(const Place& place, Missing missing);
+
+/// Takes the lock that a running broker holds on its directory; it belongs to the open descriptor, and so can
+/// be handed to another process with it. False when somebody else has it, or when the directory has been
+/// removed meanwhile.
+bool lock_directory(const Place& place, int directory);
+
+/// Connects; on failure none, with the reason in `native_code`.
+base::UniqueFd connect_to(const Place& place, int directory, int& native_code);
+
+/// Makes a listening socket (mode 0600) that appears under its name only when it accepts. Replaces a stale
+/// one: call with the lock held.
+base::UniqueFd listen_at(const Place& place, int directory);
+
+/// Writes the token (mode 0600), replacing a stale one: call with the lock held.
+void write_token(const Place& place, int directory, std::string_view token_hex);
+/// Reads it. Throws Error{permission_denied} when it is another user's or readable by others,
+/// Error{not_found} when there is none, Error{protocol} when it is no token.
+std::string read_token(const Place& place, int directory);
+
+}  // namespace tugline::broker

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "broker/segments.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+#include <vector>
+
+#include "base/shared_memory.h"
+#include "tugline/error.h"
+
+namespace tugline::broker {
+
+HeldSegment& SegmentTable::by_name(const std::string& name) {
+  const auto at = names_.find(name);
+  if (at == names_.end())
+    throw Error(ErrorCode::not_found, fmt::format("no segment is named \"{}\"", name),
+                "create it first, or check the name and the job");
+  return segments_.at(at->second);
+}
+
+const HeldSegment& SegmentTable::open(const std::string& name, MemberId member) {
+  auto& segment = by_name(name);
+  ++segment.references[member];
+  return segment;
+}
+
+const HeldSegment& SegmentTable::import(SegmentId id, MemberId member) {
+  const auto at = segments_.find(id);
+  if (at == segments_.end())
+    throw Error(ErrorCode::not_found, fmt::format("segment {} is not held by the broker (any more)", id),
+                "import a segment while its owner still refers to it");
+  ++at->second.references[member];
+  return at->second;
+}
+
+void SegmentTable::check_limits(std::uint64_t bytes, MemberId member) const {
+  const auto refuse = [bytes](const char* whose, std::uint64_t used, std::uint64_t limit) {
+    if (limit == 0 || (used <= limit && bytes <= limit - used)) return;
+    throw Error(ErrorCode::out_of_memory,
+                fmt::format("{} bytes asked, {} of the {}'s {} are in use", bytes, used, whose, limit),
+                "release segments, or start the broker with a higher limit");
+  };
+  const auto at = charged_bytes_.find(member);
+  refuse("member", at == charged_bytes_.end() ? 0 : at->second, limits_.member_bytes);
+  refuse("job", job_bytes_, limits_.job_bytes);
+  // Keeps the sums from wrapping; no host has that much.
+  refuse("job", job_bytes_, std::uint64_t{1} << 62);
+}
+
+SegmentTable::Deposit SegmentTable::deposit(const core::DepositSegment& request, base::UniqueFd descriptor,
+                                            MemberId member) {
+  if (!request.name.empty()) {
+    if (const auto at = names_.find(request.name); at != names_.end()) {
+      auto& existing = segments_.at(at->second);
+      if (request.exclusive != 0)
+        throw Error(ErrorCode::already_exists, fmt::format("a segment is named \"{}\" already", request.name),
+                    "open it, or choose another name");
+      if (existing.bytes != request.bytes)
+        throw Error(ErrorCode::mismatch,
+                    fmt::format("segment \"{}\" has {} bytes, {} are asked", request.name, existing.bytes,
+                                request.bytes),
+                    "use the same size everywhere, or remove the old one");
+      ++existing.references[member];
+      return {&existing, false};
+    }
+  }
+  base::check_sealed(descriptor.get(), request.bytes);
+  check_limits(request.bytes, member);
+  HeldSegment segment;
+  segment.id = ++last_id_;
+  segment.name = request.name;
+  segment.bytes = request.bytes;
+  segment.descriptor = std::make_shared<const base::UniqueFd>(std::move(descriptor));
+  segment.lifetime = request.persistent != 0 ? Lifetime::persistent : Lifetime::referenced;
+  segment.creator = member;
+  segment.references[member] = 1;
+  if (!request.name.empty()) names_[request.name] = segment.id;
+  charged_bytes_[member] += segment.bytes;
+  job_bytes_ += segment.bytes;
+  return {&segments_.emplace(last_id_, std::move(segment)).first->second, true};
+}
+
+void SegmentTable::release(SegmentId id, MemberId member) {
+  const auto at = segments_.find(id);
+  const auto held =
+      at == segments_.end() ? decltype(at->second.references.end()){} : at->second.references.find(member);
+  if (at == segments_.end() || held == at->second.references.end())
+    throw Error(ErrorCode::not_found, fmt::format("this member holds no reference to segment {}", id),
+                "release each reference once");
+  if (--held->second == 0) at->second.references.erase(held);
+  drop_if_unused(id);
+}
+
+void SegmentTable::remove(const std::string& name) {
+  auto& segment = by_name(name);
+  names_.erase(name);
+  segment.name.clear();
+  segment.lifetime = Lifetime::referenced;
+  drop_if_unused(segment.id);
+}
+
+void SegmentTable::drop_if_unused(SegmentId id) {
+  const auto at = segments_.find(id);
+  if (at == segments_.end() || !at->second.references.empty() || at->second.lifetime == Lifetime::persistent)
+    return;
+  const auto& segment = at->second;
+  if (!segment.name.empty()) names_.erase(segment.name);
+  job_bytes_ -= segment.bytes;
+  if (const auto charged = charged_bytes_.find(segment.creator);
+      charged != charged_bytes_.end() && (charged->second -= segment.bytes) == 0)
+    charged_bytes_.erase(charged);
+  segments_.erase(at);
+}
+
+void SegmentTable::drop_member(MemberId member) {
+  std::vector<SegmentId> touched;
+  for (auto& [id, segment] : segments_) {
+    if (segment.references.erase(member) != 0) touched.push_back(id);
+    // Its slot may go to somebody else, who must not be charged for it.
+    if (segment.creator == member) segment.creator = kNoMember;
+  }
+  if (const auto charged = charged_bytes_.find(member); charged != charged_bytes_.end()) {
+    charged_bytes_[kNoMember] += charged->second;
+    charged_bytes_.erase(member);
+  }
+  for (const auto id : touched) drop_if_unused(id);
+}
+
+void SegmentTable::drop_all_members() {
+  std::vector<SegmentId> all;
+  for (auto& [id, segment] : segments_) {
+    segment.references.clear();
+    segment.creator = kNoMember;
+    all.push_back(id);
+  }
+  charged_bytes_.clear();
+  if (job_bytes_ != 0) charged_bytes_[kNoMember] = job_bytes_;
+  for (const auto id : all) drop_if_unused(id);
+}
+
+core::UsageReport SegmentTable::usage(MemberId member) const {
+  core::UsageReport report;
+  for (const auto& [id, segment] : segments_) {
+    if (segment.creator == member) {
+      report.member_bytes += segment.bytes;
+      ++report.member_segments;
+    }
+    if (const auto held = segment.references.find(member); held != segment.references.end())
+      report.member_references += held->second;
+  }
+  report.job_bytes = job_bytes_;
+  report.job_segments = segments_.size();
+  return report;
+}
+
+bool SegmentTable::holds_persistent() const noexcept {
+  for (const auto& [id, segment] : segments_)
+    if (segment.lifetime == Lifetime::persistent) return true;
+  return false;
+}
+
+}  // namespace tugline::broker

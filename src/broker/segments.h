@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// The segments that a broker holds, who refers to them, and who is charged for them. Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+
+#include "base/unique_fd.h"
+#include "broker/client.h"
+#include "core/messages.h"
+
+namespace tugline::broker {
+
+struct HeldSegment {
+  SegmentId id = 0;
+  std::string name;  ///< empty: anonymous, or removed
+  std::uint64_t bytes = 0;
+  /// Shared with replies that are still to be sent.
+  std::shared_ptr<const base::UniqueFd> descriptor;
+  Lifetime lifetime = Lifetime::referenced;
+  MemberId creator = 0;
+  std::map<MemberId, std::uint32_t> references;
+};
+
+/// Bounds on what may be deposited; 0: none.
+struct SegmentLimits {
+  std::uint64_t member_bytes = 0;
+  std::uint64_t job_bytes = 0;
+};
+
+class SegmentTable {
+ public:
+  explicit SegmentTable(SegmentLimits limits) noexcept : limits_(limits) {}
+
+  /// Finds and adds a reference. Throws Error{not_found}.
+  const HeldSegment& open(const std::string& name, MemberId member);
+  const HeldSegment& import(SegmentId id, MemberId member);
+  /// Takes a descriptor over, with one reference. When the name was there, the existing one gets the
+  /// reference and is returned. Throws Error{already_exists}, Error{mismatch} (other size),
+  /// Error{protocol} (no sealed memfd of that size), Error{out_of_memory} (over a limit).
+  struct Deposit {
+    const HeldSegment* segment;
+    bool created;
+  };
+  Deposit deposit(const core::DepositSegment& request, base::UniqueFd descriptor, MemberId member);
+  /// Throws Error{not_found} unless the member holds a reference.
+  void release(SegmentId id, MemberId member);
+  /// Throws Error{not_found}.
+  void remove(const std::string& name);
+
+  /// Drops all references of a member that is gone.
+  void drop_member(MemberId member);
+  /// No member is left: drops all references and forgets who created what.
+  void drop_all_members();
+
+  core::UsageReport usage(MemberId member) const;
+  std::size_t count() const noexcept { return segments_.size(); }
+  bool holds_persistent() const noexcept;
+
+ private:
+  HeldSegment& by_name(const std::string& name);
+  void drop_if_unused(SegmentId id);
+  void check_limits(std::uint64_t bytes, MemberId member) const;
+
+  SegmentLimits limits_;
+  SegmentId last_id_ = 0;
+  std::unordered_map<SegmentId, HeldSegment> segments_;
+  std::unordered_map<std::string, SegmentId> names_;
+  std::unordered_map<MemberId, std::uint64_t> charged_bytes_;
+  std::uint64_t job_bytes_ = 0;
+};
+
+/// Creator of segments whose creator's generation has ended.
+inline constexpr MemberId kNoMember = static_cast<MemberId>(-1);
+
+}  // namespace tugline::broker

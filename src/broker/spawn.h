@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Starting a broker's process: exec of the installed `tugline broker --job-scoped`, in a session of its own,
+// with null stdio, the root as working directory, default signals, affinity and umask, an environment of its
+// own, and no descriptor of ours but the two named here.
+#pragma once
+
+#include <string>
+
+#include "base/unique_fd.h"
+#include "broker/place.h"
+
+namespace tugline::broker {
+
+/// Where a job-scoped broker finds what it was handed.
+inline constexpr int kLockedDirectoryDescriptor = 3;
+inline constexpr int kOwnerDescriptor = 4;  ///< pidfd of `tugline run`; /dev/null when there is none
+
+struct SpawnRequest {
+  Place place;
+  std::string job;
+  std::string token_hex;            ///< empty: the broker makes one
+  base::UniqueFd locked_directory;  ///< see lock_directory(); the lock passes to the broker
+  base::UniqueFd owner;             ///< the broker stays while this process lives
+};
+
+/// The program to execute: settings().broker_bin, else `tugline` beside this library or program (in ., ../bin
+/// of its folder), else in PATH. Throws Error{not_found}.
+std::string find_broker_program();
+
+/// Returns once the program runs (not: once it accepts). Throws Error{not_found}, Error{out_of_memory},
+/// Error{system}.
+void spawn_broker(SpawnRequest request);
+
+}  // namespace tugline::broker
