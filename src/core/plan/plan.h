@@ -2,7 +2,7 @@
 // A collective as data. A Plan lists, for every rank and channel, the steps that an executor carries out
 // one after the other; executors contain no algorithm. Builders (builders.h) are pure functions that make
 // plans, the checker (checker.h) proves them, the cost model (cost.h) prices them, print.h shows them and
-// json.h reads and writes the hand-written form of `tugline bench --plan`.
+// reads and writes the hand-written form of `tugline bench --plan`.
 //
 // What an executor must do, beyond the steps:
 //   - A rank's flags start each operation at 0: give every operation a base of its own, above all values of

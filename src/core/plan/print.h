@@ -13,7 +13,8 @@ std::string print(const Plan& plan);
 
 /// JSON text, the format of `tugline bench --plan FILE` (documented in docs/plans.md).
 std::string to_json(const Plan& plan);
-/// Parses the format of to_json. Throws Error{invalid_argument} that names the field, step and value.
+/// Parses the format of to_json. Throws Error{invalid_argument} that names the field, step and value. The
+/// plan is not checked: an executor needs check_structure() at least, its results need check().
 Plan plan_from_json(std::string_view text);
 
 }  // namespace tugline::core

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/plan/cost.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/plan/builders.h"
+
+namespace tugline::core::test {
+namespace {
+
+double price(std::string_view builder, std::int32_t ranks, std::uint64_t bytes, CostModel model = {}) {
+  PlanRequest request;
+  request.collective = Collective::all_reduce;
+  request.ranks = ranks;
+  request.bytes = bytes;
+  request.scratch_bytes = 8 << 20;
+  if (model.cores == 1) model.cores = ranks;
+  return predict_seconds(build(builder, request), model);
+}
+
+TEST(PlanCost, OnePacketIsOneTrip) {
+  const CostModel model;
+  const double packet = price("one_shot_packet", 2, 8);
+  EXPECT_GT(packet, model.packet_seconds);
+  EXPECT_LT(packet, 2 * model.packet_seconds);
+  EXPECT_LT(packet, price("one_shot", 2, 8));
+}
+
+TEST(PlanCost, FewerTripsWinWhenSmall) {
+  for (std::int32_t ranks : {4, 8}) {
+    EXPECT_LT(price("one_shot", ranks, 256), price("two_shot", ranks, 256)) << ranks;
+    EXPECT_LT(price("two_shot", ranks, 256), price("ring", ranks, 256)) << ranks;
+  }
+}
+
+TEST(PlanCost, FewerBytesWinWhenLarge) {
+  for (std::int32_t ranks : {4, 8}) {
+    EXPECT_LT(price("two_shot", ranks, 16 << 20), price("one_shot", ranks, 16 << 20)) << ranks;
+    EXPECT_LT(price("ring", ranks, 16 << 20), price("one_shot", ranks, 16 << 20)) << ranks;
+  }
+}
+
+TEST(PlanCost, LargeMessagesCostTheirBytes) {
+  // Two ranks, one shot: every byte is copied once and reduced once by each rank.
+  const CostModel model;
+  const double bytes = 64 << 20;
+  const double traffic = bytes / model.local_bytes_per_second + bytes / model.reduce_bytes_per_second;
+  const double seconds = price("one_shot", 2, 64 << 20);
+  EXPECT_GT(seconds, traffic);
+  EXPECT_LT(seconds, 1.1 * traffic);
+}
+
+TEST(PlanCost, FewerCoresThanRanksTakeTurns) {
+  CostModel two;
+  two.cores = 2;
+  CostModel four;
+  four.cores = 4;
+  const double crowded = price("one_shot", 4, 4 << 20, two);
+  const double roomy = price("one_shot", 4, 4 << 20, four);
+  EXPECT_GT(crowded, 1.8 * roomy);
+  EXPECT_LT(crowded, 3 * roomy);
+}
+
+TEST(PlanCost, TheSameEveryTime) {
+  CostModel crowded;
+  crowded.cores = 3;
+  for (auto name : {"one_shot", "two_shot", "ring"}) {
+    EXPECT_EQ(price(name, 5, 100000, crowded), price(name, 5, 100000, crowded)) << name;
+    EXPECT_EQ(price(name, 5, 100000), price(name, 5, 100000)) << name;
+  }
+}
+
+TEST(PlanCost, NothingIsFreeOfCharge) {
+  EXPECT_EQ(price("one_shot", 4, 0), 0);
+  EXPECT_GT(price("one_shot", 4, 4), 0);
+}
+
+TEST(PlanCost, APlanThatDoesNotEndIsInfinite) {
+  PlanRequest request;
+  request.ranks = 2;
+  request.bytes = 64;
+  request.scratch_bytes = 4096;
+  Plan plan = build("one_shot", request);
+  plan.programs[1][0].clear();
+  EXPECT_TRUE(std::isinf(predict_seconds(plan, {})));
+}
+
+}  // namespace
+}  // namespace tugline::core::test
