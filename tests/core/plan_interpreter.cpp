@@ -199,17 +199,23 @@ RunResult interpret(const Plan& plan, std::uint64_t seed) {
   RunResult run;
   std::vector<std::size_t> candidates;
   for (std::size_t i = 0; i < agents.size(); ++i) candidates.push_back(i);
+  // Even seeds: short bursts in random order. Odd seeds: some agents always go before others, so that the
+  // first ones run as far ahead as the plan lets them.
+  const bool by_priority = seed % 2 == 1;
+  std::shuffle(candidates.begin(), candidates.end(), random);
   while (!candidates.empty() && machine.in_bounds) {
-    // Any unfinished agent may be next; when a whole random round makes no step, nobody can.
-    std::shuffle(candidates.begin(), candidates.end(), random);
+    // Any unfinished agent may be next; when a whole round makes no step, nobody can.
+    if (!by_priority) std::shuffle(candidates.begin(), candidates.end(), random);
     bool moved = false;
     for (auto index : candidates) {
       Agent& agent = agents[index];
-      for (auto burst = random() % 8 + 1; burst > 0 && agent.next < agent.program->size(); --burst) {
+      auto burst = by_priority ? agent.program->size() : random() % 8 + 1;
+      for (; burst > 0 && agent.next < agent.program->size(); --burst) {
         if (!machine.run(agent.rank, (*agent.program)[agent.next])) break;
         ++agent.next;
         moved = true;
       }
+      if (by_priority && moved) break;
     }
     std::erase_if(candidates, [&](std::size_t i) { return agents[i].next == agents[i].program->size(); });
     if (!moved && !candidates.empty()) {

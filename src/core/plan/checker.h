@@ -19,6 +19,10 @@ struct CheckResult {
       problem;  ///< first problem found: rank, channel, step index, bytes, and what would have been right
 };
 
+/// Checks every step alone: kinds, ranks, flags, bounds, alignment. An executor may run a plan that passes
+/// without leaving its buffers or its flags; it may hang or compute nonsense.
+CheckResult check_structure(const Plan& plan);
+
 /// Checks `plan`. Cost grows with steps times boundaries; meant for tests, tools and hand-written plans.
 CheckResult check(const Plan& plan);
 

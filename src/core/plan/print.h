@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "core/plan/plan.h"
 
@@ -10,6 +11,10 @@ namespace tugline::core {
 
 /// One line per step, grouped by rank and channel.
 std::string print(const Plan& plan);
+/// One step of rank `self`, as "reduce output[0, 64) <- scratch@1[0, 64) op input[0, 64)". A space without
+/// "@rank" is the rank's own.
+std::string print(const Step& step, std::int32_t self);
+std::string print(const Place& place, std::int32_t self);
 
 /// JSON text, the format of `tugline bench --plan FILE` (documented in docs/plans.md).
 std::string to_json(const Plan& plan);

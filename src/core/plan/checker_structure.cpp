@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+// The part of the checker that looks at every step alone.
+#include <fmt/format.h>
+
+#include "core/plan/checker.h"
+#include "core/plan/print.h"
+
+namespace tugline::core {
+
+namespace {
+
+constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 48;
+constexpr std::uint64_t kMostElementBytes = 4096;
+constexpr std::size_t kMostChannels = 64;
+
+std::string header_problem(const Plan& plan) {
+  if (static_cast<int>(plan.collective) >= kCollectiveCount) {
+    return fmt::format("collective {} does not exist", static_cast<int>(plan.collective));
+  }
+  if (static_cast<int>(plan.order) >= kReductionOrderCount) {
+    return fmt::format("reduction order {} does not exist", static_cast<int>(plan.order));
+  }
+  if (plan.ranks < 1 || plan.ranks > kMaxPlanRanks) {
+    return fmt::format("ranks is {}, must be 1 to {}", plan.ranks, kMaxPlanRanks);
+  }
+  if (plan.collective == Collective::send_recv && plan.ranks != 2) {
+    return fmt::format("ranks is {}, a send_recv has 2", plan.ranks);
+  }
+  if (plan.root < 0 || plan.root >= plan.ranks) {
+    return fmt::format("root is {}, must be 0 to {}", plan.root, plan.ranks - 1);
+  }
+  if (plan.element_bytes < 1 || plan.element_bytes > kMostElementBytes) {
+    return fmt::format("element_bytes is {}, must be 1 to {}", plan.element_bytes, kMostElementBytes);
+  }
+  if (plan.bytes > kMostBytes || plan.bytes % plan.element_bytes != 0) {
+    return fmt::format("bytes is {}, must be a multiple of element_bytes {} and at most {}", plan.bytes,
+                       plan.element_bytes, kMostBytes);
+  }
+  if (plan.scratch_bytes > kMostBytes) {
+    return fmt::format("scratch_bytes is {}, must be at most {}", plan.scratch_bytes, kMostBytes);
+  }
+  if (plan.programs.size() != static_cast<std::size_t>(plan.ranks)) {
+    return fmt::format("there are programs for {} ranks, must be {}", plan.programs.size(), plan.ranks);
+  }
+  for (std::size_t rank = 0; rank < plan.programs.size(); ++rank) {
+    if (plan.programs[rank].size() > kMostChannels) {
+      return fmt::format("rank {} has {} channels, at most {} are allowed", rank, plan.programs[rank].size(),
+                         kMostChannels);
+    }
+  }
+  const bool reducing =
+      plan.collective == Collective::all_reduce || plan.collective == Collective::reduce_scatter;
+  if (reducing != (plan.order != ReductionOrder::none)) {
+    return fmt::format("order is {}, but {} {}", name_of(plan.order), name_of(plan.collective),
+                       reducing ? "reduces" : "reduces nothing");
+  }
+  if (plan.average && !reducing) {
+    return fmt::format("average is true, but {} reduces nothing", name_of(plan.collective));
+  }
+  return {};
+}
+
+/// Looks at one step of one rank.
+class StepCheck {
+ public:
+  StepCheck(const Plan& plan, std::int32_t self, const Step& step) : plan_(plan), self_(self), step_(step) {}
+
+  std::string problem() const {
+    switch (step_.kind) {
+      case StepKind::copy:
+        return first({own_destination(), place("source", step_.source)});
+      case StepKind::reduce:
+        return first({own_destination(), place("source", step_.source), place("second", step_.second),
+                      aligned("destination", step_.destination.offset),
+                      aligned("source", step_.source.offset), aligned("second", step_.second.offset),
+                      aligned("bytes", step_.bytes)});
+      case StepKind::put:
+        return first({foreign_scratch(), place("source", step_.source)});
+      case StepKind::scale:
+        return first({own_destination(), aligned("destination", step_.destination.offset),
+                      aligned("bytes", step_.bytes), averaging()});
+      case StepKind::put_packet:
+        return first({payload(0), place("source", step_.source)});
+      case StepKind::copy_packet:
+        return first({peer(kOrSelf), own_destination(), payload(step_.source.offset)});
+      case StepKind::reduce_packet:
+        return first({peer(kOrSelf), own_destination(), payload(step_.source.offset),
+                      aligned("destination", step_.destination.offset),
+                      aligned("source", step_.source.offset), aligned("bytes", step_.bytes)});
+      case StepKind::signal:
+        return first({peer(kOrEveryone), flag()});
+      case StepKind::wait:
+        return first({peer(kOthers), flag()});
+    }
+    return fmt::format("kind {} does not exist", static_cast<int>(step_.kind));
+  }
+
+ private:
+  enum Peers { kOthers, kOrSelf, kOrEveryone };
+
+  static std::string first(std::initializer_list<std::string> problems) {
+    for (const std::string& problem : problems) {
+      if (!problem.empty()) return problem;
+    }
+    return {};
+  }
+
+  std::uint64_t limit(const Place& place) const {
+    if (place.space == Space::scratch) return plan_.scratch_bytes;
+    if (plan_.collective == Collective::send_recv && self_ != (place.space == Space::input ? 0 : 1)) return 0;
+    return place.space == Space::input ? plan_.input_bytes() : plan_.output_bytes();
+  }
+
+  std::string place(std::string_view field, const Place& place) const {
+    if (static_cast<int>(place.space) >= kSpaceCount) {
+      return fmt::format("{}: space {} does not exist", field, static_cast<int>(place.space));
+    }
+    if (place.rank < 0 || place.rank >= plan_.ranks) {
+      return fmt::format("{}: rank {} does not exist, ranks are 0 to {}", field, place.rank, plan_.ranks - 1);
+    }
+    if (place.space != Space::scratch && place.rank != self_) {
+      return fmt::format("{}: {} of rank {} may be touched by that rank only", field, name_of(place.space),
+                         place.rank);
+    }
+    const std::uint64_t most = limit(place);
+    if (place.offset > most || step_.bytes > most - place.offset) {
+      return fmt::format("{}: {} bytes from {} on leave the {} of {} bytes", field, step_.bytes, place.offset,
+                         name_of(place.space), most);
+    }
+    return {};
+  }
+  std::string own_destination() const {
+    if (step_.destination.rank != self_) {
+      return fmt::format("destination: rank {} is another rank; only put writes there",
+                         step_.destination.rank);
+    }
+    if (step_.destination.space == Space::input) return "destination: an input is never written";
+    return place("destination", step_.destination);
+  }
+  std::string foreign_scratch() const {
+    if (step_.destination.space != Space::scratch || step_.destination.rank == self_) {
+      return fmt::format("destination: {} of rank {}; put writes to another rank's scratch",
+                         name_of(step_.destination.space), step_.destination.rank);
+    }
+    return place("destination", step_.destination);
+  }
+  std::string aligned(std::string_view field, std::uint64_t value) const {
+    if (value % plan_.element_bytes == 0) return {};
+    return fmt::format("{}: {} is not a multiple of element_bytes {}", field, value, plan_.element_bytes);
+  }
+  std::string averaging() const {
+    return plan_.average ? std::string() : "scale: average is false in this plan";
+  }
+  std::string payload(std::uint64_t offset) const {
+    if (offset <= kPacketBytes && step_.bytes <= kPacketBytes - offset) return {};
+    return fmt::format("bytes: {} from {} on do not fit a packet of {}", step_.bytes, offset, kPacketBytes);
+  }
+  std::string peer(Peers allowed) const {
+    if (allowed == kOrEveryone && step_.peer == kEveryone) return {};
+    if (step_.peer < 0 || step_.peer >= plan_.ranks) {
+      return fmt::format("peer: rank {} does not exist, ranks are 0 to {}", step_.peer, plan_.ranks - 1);
+    }
+    if (allowed != kOrSelf && step_.peer == self_) return fmt::format("peer: rank {} is this rank", self_);
+    return {};
+  }
+  std::string flag() const {
+    if (step_.flag >= kFlagsPerPair) {
+      return fmt::format("flag: {} does not exist, flags are 0 to {}", step_.flag, kFlagsPerPair - 1);
+    }
+    if (step_.value == 0) return "value: flags start at 0, use 1 or more";
+    return {};
+  }
+
+  const Plan& plan_;
+  std::int32_t self_;
+  const Step& step_;
+};
+
+}  // namespace
+
+CheckResult check_structure(const Plan& plan) {
+  if (auto problem = header_problem(plan); !problem.empty()) return {false, problem};
+  for (std::int32_t rank = 0; rank < plan.ranks; ++rank) {
+    const auto& channels = plan.programs[static_cast<std::size_t>(rank)];
+    for (std::size_t channel = 0; channel < channels.size(); ++channel) {
+      for (std::size_t index = 0; index < channels[channel].size(); ++index) {
+        const Step& step = channels[channel][index];
+        if (auto problem = StepCheck(plan, rank, step).problem(); !problem.empty()) {
+          return {false, fmt::format("rank {} channel {} step {} ({}): {}", rank, channel, index,
+                                     print(step, rank), problem)};
+        }
+      }
+    }
+  }
+  return {};
+}
+
+}  // namespace tugline::core
