@@ -11,10 +11,12 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "tugline/error.h"
 #include "tugline/export.h"
+#include "tugline/function_ref.h"
 
 namespace tugline {
 
@@ -40,9 +42,11 @@ using HostTask = std::function<Status()>;
 class TUGLINE_EXPORT EventRef {
  public:
   EventRef(Device& device, std::uintptr_t handle) noexcept : device_(&device), handle_(handle) {}
-  /// True once the work recorded before it is done; also true if it was never recorded.
+  /// True once the work recorded before it is done; also true if it was never recorded. Throws invalid_usage
+  /// (and breaks the capture) if the last record was captured.
   bool is_done() const;
-  /// Blocks the calling thread until is_done(). Throws the stream's asynchronous error if the work failed.
+  /// Blocks the calling thread until is_done(). Throws the stream's asynchronous error if the work failed,
+  /// every time, until the event is recorded again. Throws invalid_usage as is_done() does.
   void sync() const;
   std::uintptr_t get() const noexcept { return handle_; }
   Device& device() const noexcept { return *device_; }
@@ -60,10 +64,14 @@ class TUGLINE_EXPORT StreamRef {
   StreamRef(std::nullptr_t) = delete;
   StreamRef(int) = delete;
 
-  /// Blocks until all enqueued work is done; throws its asynchronous error, if any, once.
+  /// Blocks until all enqueued work is done; throws its asynchronous error, if any, once, after which the
+  /// stream is usable again. Work enqueued behind a failure and before that sync is skipped. Not capturable.
   void sync() const;
+  /// True when no work is left. Not capturable.
   bool is_done() const;
-  /// Later work of this stream waits for the event. Does not block the caller. Capturable.
+  /// Later work of this stream waits for the event's most recent record (none: no effect; recording it again
+  /// later changes nothing). If the recorded work failed, so does this stream. Does not block the caller.
+  /// Capturable: a stream that waits for an event recorded in a capture joins that capture.
   void wait(EventRef event) const;
   /// Records the event behind the work enqueued so far. Capturable.
   void record(EventRef event) const;
@@ -73,6 +81,8 @@ class TUGLINE_EXPORT StreamRef {
   void copy(void* destination, const void* source, std::size_t bytes) const;
   /// Enqueues setting `bytes` bytes to `value`. Capturable.
   void fill(void* destination, std::uint8_t value, std::size_t bytes) const;
+  /// Runs `task` in stream order, blocks until it is done and returns its status; see Device::run.
+  Status run(FunctionRef<Status()> task) const;
   /// Asynchronous error so far, without blocking or clearing it.
   Status status() const;
   bool is_capturing() const;
@@ -104,7 +114,9 @@ class TUGLINE_EXPORT Event {
   std::uintptr_t handle_;
 };
 
-/// A captured sequence of stream work that can be replayed.
+/// A captured sequence of stream work that can be replayed. Launches of one graph run one after the other,
+/// also on different streams, so a captured task never runs beside itself. Destroying it lets launches
+/// finish.
 class TUGLINE_EXPORT Graph {
  public:
   Graph(Device& device, std::uintptr_t handle) noexcept : device_(&device), handle_(handle) {}
@@ -173,8 +185,9 @@ class TUGLINE_EXPORT Device {
   virtual Status stream_status(std::uintptr_t stream) = 0;
   virtual void launch(std::uintptr_t stream, HostTask task) = 0;
   /// Runs `task` in stream order and returns its status without making it the stream's error; on an idle host
-  /// stream on the caller's thread. Blocks. Not capturable (invalid_usage).
-  virtual Status run(std::uintptr_t stream, const HostTask& task) = 0;
+  /// stream on the caller's thread. What the task throws reaches the caller. On a stream that has failed the
+  /// task is skipped and the stream's status returned. Blocks. Not capturable (invalid_usage).
+  virtual Status run(std::uintptr_t stream, FunctionRef<Status()> task) = 0;
   virtual void copy(std::uintptr_t stream, void* destination, const void* source, std::size_t bytes) = 0;
   virtual void fill(std::uintptr_t stream, void* destination, std::uint8_t value, std::size_t bytes) = 0;
   virtual void begin_capture(std::uintptr_t stream) = 0;
