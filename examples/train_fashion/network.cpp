@@ -55,7 +55,7 @@ void Network<Real>::initialise(std::span<Real> parameters, std::uint64_t seed) c
   layer_weights(0, first_, 2);
   layer_weights(1, second_, 2);
   layer_weights(2, hidden_, 2);
-  layer_weights(3, last_, 1);
+  layer_weights(3, last_, 0.1);  // small logits: the first steps start from equal probabilities
 }
 
 template <class Real>

@@ -20,7 +20,9 @@ class LearningRate {
   std::uint64_t steps_;
 };
 
-/// The momentum is private to a rank and the same on all: it is a function of the reduced gradients alone.
+/// The momentum is private to a rank and the same on all: it is a function of the reduced gradients alone. It
+/// has two copies, as the parameters have: an update counts when it is committed, and may be done again
+/// before.
 class Sgd {
  public:
   struct Options {
@@ -28,15 +30,19 @@ class Sgd {
     float weight_decay = 5e-4F;
   };
 
-  Sgd(std::size_t parameters, Options options) : options_(options), velocity_(parameters) {}
+  Sgd(std::size_t parameters, Options options)
+      : options_(options), velocity_(parameters), next_velocity_(parameters) {}
   /// Writes the parameters offset .. offset+count-1 of the next version; `current`, `gradient` and `next` are
   /// whole buffers.
   void update(std::size_t offset, std::size_t count, std::span<const float> current,
               std::span<const float> gradient, float learning_rate, std::span<float> next);
+  /// Ends a step all of whose parameters have been updated.
+  void commit() noexcept { velocity_.swap(next_velocity_); }
 
  private:
   Options options_;
   std::vector<float> velocity_;
+  std::vector<float> next_velocity_;
 };
 
 }  // namespace train_fashion

@@ -25,6 +25,9 @@ TEST(Sgd, FollowsNesterovMomentumByHand) {
   EXPECT_EQ(next[0], -1.0F) << "outside the range";
   EXPECT_EQ(next[1], 4.0F - 0.5F * (2.0F + 0.5F * 2.0F));  // slope 1 + 0.25 * 4 = 2, velocity 2
   sgd.update(1, 1, current, gradient, 0.5F, next);
+  EXPECT_EQ(next[1], 4.0F - 0.5F * (2.0F + 0.5F * 2.0F)) << "not committed: the same step again";
+  sgd.commit();
+  sgd.update(1, 1, current, gradient, 0.5F, next);
   EXPECT_EQ(next[1], 4.0F - 0.5F * (2.0F + 0.5F * 3.0F));  // velocity 0.5 * 2 + 2 = 3
 }
 
