@@ -17,15 +17,6 @@ struct Registry {
   std::mutex mutex;
   std::vector<std::unique_ptr<host::HostDevice>> hosts;
   std::vector<std::unique_ptr<Backend>> backends;
-
-  std::vector<Device*> all() {
-    std::vector<Device*> devices;
-    for (auto& device : hosts) devices.push_back(device.get());
-    for (auto& backend : backends) {
-      for (int i = 0; i < backend->device_count(); ++i) devices.push_back(&backend->device(i));
-    }
-    return devices;
-  }
 };
 
 // Never destroyed: owners of streams with static lifetime may outlive any order of destruction.
@@ -92,8 +83,18 @@ void add_backend(std::unique_ptr<Backend> backend) {
 
 std::vector<Device*> all_devices() {
   Registry& all = registry();
-  std::lock_guard lock(all.mutex);
-  return all.all();
+  std::vector<Device*> devices;
+  std::vector<Backend*> backends;
+  {
+    std::lock_guard lock(all.mutex);
+    for (auto& device : all.hosts) devices.push_back(device.get());
+    for (auto& backend : all.backends) backends.push_back(backend.get());
+  }
+  // Outside the lock: a backend may ask for devices itself.
+  for (Backend* backend : backends) {
+    for (int i = 0; i < backend->device_count(); ++i) devices.push_back(&backend->device(i));
+  }
+  return devices;
 }
 
 Device& find_device(DeviceKind kind, int index) {

@@ -83,6 +83,7 @@ std::uintptr_t HostDevice::create_stream() {
 }
 
 void HostDevice::destroy_stream(std::uintptr_t stream) noexcept {
+  if (in_forked_child()) return;  // its thread is the parent's; the memory goes with the child
   if (stream == default_stream_) {
     base::log(base::LogLevel::error, "destruction of the default stream of host:{} is refused", info_.index);
     return;
@@ -127,6 +128,7 @@ void HostDevice::launch_graph(std::uintptr_t graph, std::uintptr_t stream) {
   stream_of(stream, info_).launch(handles().graphs.shared(graph));
 }
 void HostDevice::destroy_graph(std::uintptr_t graph) noexcept {
+  if (in_forked_child()) return;
   if (handles().graphs.remove(graph) == nullptr) report_bad_handle("graph", graph);
 }
 
@@ -134,6 +136,7 @@ std::uintptr_t HostDevice::create_event() {
   return handles().events.add(std::make_shared<HostEvent>(info_.index));
 }
 void HostDevice::destroy_event(std::uintptr_t event) noexcept {
+  if (in_forked_child()) return;
   if (handles().events.remove(event) == nullptr) report_bad_handle("event", event);
 }
 void HostDevice::record_event(std::uintptr_t event, std::uintptr_t stream) {

@@ -26,6 +26,10 @@
 
 namespace tugline::device::host {
 
+/// True in a process that was forked off after this library was loaded: threads of streams did not come
+/// along, so nothing may wait for them.
+bool in_forked_child() noexcept;
+
 /// Thread-safe, the destructor excepted.
 class HostStream {
  public:
@@ -113,6 +117,7 @@ class HostStream {
   bool capturing();
   void refuse_when_capturing(const char* operation);
   void refuse_own_task(const char* operation) const;
+  void refuse_in_forked_child() const;
   void work();
   FailurePtr perform(Item& item, FailurePtr failure) noexcept;
   void set_failure(FailurePtr failure) noexcept;

@@ -18,7 +18,22 @@ struct Overloaded : Functions... {
   using Functions::operator()...;
 };
 
+std::atomic<bool> forked = false;
+[[maybe_unused]] const int fork_hook =
+    ::pthread_atfork(nullptr, nullptr, [] { forked.store(true, std::memory_order_relaxed); });
+
 }  // namespace
+
+bool in_forked_child() noexcept {
+  return forked.load(std::memory_order_relaxed);
+}
+
+void HostStream::refuse_in_forked_child() const {
+  if (!in_forked_child()) return;
+  throw Error(ErrorCode::invalid_usage, "use of a host stream in a forked child, where no thread serves it",
+              "use the library in the parent only, or call exec in the child",
+              {.operation = "enqueue", .device = where_});
+}
 
 void HostStream::start() {
   Lock lock(mutex_);
@@ -45,6 +60,7 @@ void HostStream::start_locked() {
 }
 
 std::uint64_t HostStream::push(Item item) {
+  refuse_in_forked_child();
   start_locked();
   queue_.push_back(std::move(item));
   state_.fetch_or(kQueued, std::memory_order_relaxed);
