@@ -38,6 +38,10 @@ TEST(Parse, RunKeepsTheProgramsOwnOptions) {
   run = std::get<RunOptions>(parsed({"run", "-n", "2", "--no-prefix", "prog", "-n", "9"}));
   EXPECT_EQ(run.command, (std::vector<std::string>{"prog", "-n", "9"}));
   EXPECT_EQ(run.prefix, Prefix::none);
+  run = std::get<RunOptions>(parsed({"run", "-n", "2", "--", "--prog", "-n"}));
+  EXPECT_EQ(run.command, (std::vector<std::string>{"--prog", "-n"}));
+  run = std::get<RunOptions>(parsed({"run", "-n", "2", "prog", "--", "x"}));
+  EXPECT_EQ(run.command, (std::vector<std::string>{"prog", "--", "x"}));
 }
 
 TEST(Parse, BenchTakesTheFlagsOfNcclTests) {

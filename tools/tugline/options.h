@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "broker/server_main.h"
 #include "core/plan/plan.h"
 #include "tugline/types.h"
 
@@ -93,6 +94,7 @@ struct ConfigOptions {
 };
 
 struct BrokerCommandOptions {
+  broker::Scope scope = broker::Scope::standing;
   std::string job;
   std::string socket_path;
   OutputForm form = OutputForm::text;

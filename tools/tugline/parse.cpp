@@ -204,7 +204,10 @@ void describe_plan(CLI::App& app, PlanOptions& o) {
 }
 
 void describe_broker(CLI::App& app, BrokerCommandOptions& o) {
-  app.add_option("--job", o.job, "name of the job")->required();
+  app.add_option("--job", o.job, "name of the job");
+  app.add_flag_callback(
+         "--job-scoped", [&o] { o.scope = broker::Scope::job_scoped; }, "")
+      ->group("");
   app.add_option("--socket", o.socket_path, "where to listen (<runtime directory>/<job>/broker.sock)");
   add_form(app, o.form);
 }
@@ -240,7 +243,7 @@ Command parse(std::span<const std::string> arguments) {
   PlanOptions plan;
   DoctorOptions doctor;
   ConfigOptions config;
-  BrokerCommandOptions broker;
+  BrokerCommandOptions standing;
   auto add = [&app](const char* name, std::string_view summary, std::string_view footer) {
     auto* sub = app.add_subcommand(name, std::string(summary));
     sub->footer(std::string(footer));
@@ -258,15 +261,19 @@ Command parse(std::span<const std::string> arguments) {
   auto* config_app = add("config", help::kConfigSummary, help::kConfigExamples);
   add_form(*config_app, config.form);
   auto* broker_app = add("broker", help::kBrokerSummary, help::kBrokerExamples);
-  describe_broker(*broker_app, broker);
+  describe_broker(*broker_app, standing);
 
   std::string subcommand;
   auto remember = [&] {
     for (const auto* sub : app.get_subcommands()) subcommand = sub->get_name();
   };
   try {
+    auto own = arguments;
+    if (!arguments.empty() && arguments.front() == "run")
+      own = arguments.first(
+          static_cast<std::size_t>(std::find(arguments.begin(), arguments.end(), "--") - arguments.begin()));
     // The library takes arguments last first.
-    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+    app.parse(std::vector<std::string>(own.rbegin(), own.rend()));
     remember();
     if (bench_app->parsed()) {
       bool has_end = bench_app->count("--maxbytes") > 0;
@@ -279,13 +286,16 @@ Command parse(std::span<const std::string> arguments) {
       if (plan.root >= plan.ranks)
         refuse("--root", fmt::format("root {} is not below the number of ranks {}", plan.root, plan.ranks));
     }
+    if (broker_app->parsed() && standing.job.empty() && standing.socket_path.empty())
+      throw CLI::RequiredError("--job or --socket");
     if (run_app->parsed()) {
+      // Without a "--" before it, the first thing that the library does not know is the program.
       run.command = run_app->remaining();
-      if (!run.command.empty() && run.command.front() == "--") run.command.erase(run.command.begin());
-      // The library takes the first thing it does not know for the program.
-      std::size_t start = arguments.size() - run.command.size();
-      if (!run.command.empty() && run.command.front().starts_with('-') && arguments[start - 1] != "--")
+      if (!run.command.empty() && run.command.front().starts_with('-'))
         refuse(run.command.front(), "there is no such option");
+      auto tail = arguments.subspan(own.size());
+      if (run.command.empty() && !tail.empty()) tail = tail.subspan(1);
+      run.command.insert(run.command.end(), tail.begin(), tail.end());
       if (run.command.empty()) throw CLI::RequiredError("a program after --");
     }
   } catch (const CLI::CallForHelp&) {
@@ -308,7 +318,7 @@ Command parse(std::span<const std::string> arguments) {
   if (plan_app->parsed()) return plan;
   if (doctor_app->parsed()) return doctor;
   if (config_app->parsed()) return config;
-  return broker;
+  return standing;
 }
 
 }  // namespace tugline::cli

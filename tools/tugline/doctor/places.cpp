@@ -55,10 +55,8 @@ Finding check_runtime_directory() {
       ::unlinkat(directory.get(), place.socket_name.c_str(), 0);
     }
     ::rmdir(place.directory.c_str());
-    constexpr std::size_t kLongestPath = sizeof(sockaddr_un::sun_path) - 1;
-    finding.evidence =
-        fmt::format("{} is this user's and takes sockets; paths like {} have {} of {} bytes",
-                    broker::runtime_directory(), place.socket_path, place.socket_path.size(), kLongestPath);
+    finding.evidence = fmt::format("{} is this user's alone and takes sockets, for example {}",
+                                   broker::runtime_directory(), place.socket_path);
     if (code != 0) {
       finding.level = Level::serious;
       finding.evidence = fmt::format("no socket can be made at {}: {}", place.socket_path, reason(code));

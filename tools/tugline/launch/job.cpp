@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/job.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <optional>
+
+#include "base/random.h"
+#include "base/settings.h"
+#include "broker/broker_process.h"
+#include "launch/environment.h"
+#include "tugline/error.h"
+
+namespace tugline::cli {
+namespace {
+
+/// A broker that somebody else runs: the job's name is its directory's, as the broker itself derives it.
+void use_running_broker(const std::string& socket_path, RankEnvironment& common) {
+  struct stat info {};
+  if (::stat(socket_path.c_str(), &info) != 0 || !S_ISSOCK(info.st_mode)) {
+    throw Error(ErrorCode::not_found, fmt::format("there is no broker's socket at \"{}\"", socket_path),
+                "start one with `tugline broker --job NAME` and give the path that it prints as --broker");
+  }
+  const auto& settings = base::settings();
+  auto path = std::filesystem::absolute(socket_path);
+  common.socket_path = path.string();
+  common.job = settings.job.empty() ? path.parent_path().filename().string() : settings.job;
+  common.token = settings.token;
+}
+
+}  // namespace
+
+void require_device(DeviceChoice device) {
+  if (device != DeviceChoice::cuda) return;
+  throw Error(ErrorCode::unsupported, "--device cuda: this build has no CUDA backend",
+              "give --device host, or auto");
+}
+
+LaunchResult launch_job(const JobRequest& request) {
+  require_device(request.device);
+  RankEnvironment common{.size = request.ranks, .master_port = free_port(), .added = request.environment};
+  std::optional<broker::BrokerProcess> broker;
+  if (request.broker_socket.empty()) {
+    common.job = "run-" + base::random_hex(8);
+    broker.emplace(common.job);
+    common.socket_path = broker->socket_path();
+    common.token = broker->token_hex();
+  } else {
+    use_running_broker(request.broker_socket, common);
+  }
+  return launch({.program = request.program,
+                 .arguments = request.arguments,
+                 .ranks = request.ranks,
+                 .environment = [&common](int rank) { return environment_of(common, rank); },
+                 .prefix = request.prefix,
+                 .on_failure = request.on_failure,
+                 .binding = request.binding,
+                 .grace = request.grace,
+                 .broker = broker ? broker->pid() : 0});
+}
+
+}  // namespace tugline::cli
