@@ -52,6 +52,7 @@ void train(Options& options) {
   if (trainer.run() == RunEnd::left) return;
   const auto correct = trainer.count_correct(test);
   RunReport report = trainer.report();
+  report.train_images = train.size();
   report.test_images = test.size();
   report.test_accuracy = static_cast<double>(correct) / test.size();
   auto communicator = job.communicator();

@@ -16,6 +16,7 @@ namespace train_fashion {
 /// are microseconds after the kill, negative where there was none or its time is not known.
 struct RankReport {
   std::int64_t rank = 0;  ///< as numbered when the job started
+  std::int64_t pid = 0;
   std::uint64_t images = 0;
   double elapsed_s = 0;
   double waiting_s = 0;
@@ -38,6 +39,7 @@ struct RunReport {
   double images_per_s = 0;
   double train_accuracy = 0;  ///< over the last epoch's worth of steps, or all if fewer
   double test_accuracy = 0;
+  int train_images = 0;
   int test_images = 0;
   std::vector<double> losses;  ///< mean over the global batch, by step
   std::vector<MembershipChange> changes;

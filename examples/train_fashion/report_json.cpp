@@ -34,6 +34,7 @@ Json to_json(const MembershipChange& change) {
 
 Json to_json(const RankReport& rank) {
   return {{"rank", rank.rank},
+          {"pid", rank.pid},
           {"images", rank.images},
           {"elapsed_seconds", rank.elapsed_s},
           {"waiting_seconds", rank.waiting_s},
@@ -71,6 +72,7 @@ void write_json(const std::filesystem::path& path, const Options& options, const
                      {"overlapped_share", report.overlapped_share()},
                      {"train_accuracy", report.train_accuracy},
                      {"test_accuracy", report.test_accuracy},
+                     {"train_images", report.train_images},
                      {"test_images", report.test_images},
                      {"same_parameters", report.same_parameters()},
                      {"same_outcomes", report.same_outcomes()},

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is done after the last step: the test, and gathering what every rank measured.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
@@ -59,6 +60,7 @@ double Trainer::since_kill_us(std::int64_t time_ns) {
 RankReport Trainer::rank_report() {
   RankReport rank;
   rank.rank = first_rank_;
+  rank.pid = getpid();
   rank.images = images_;
   rank.elapsed_s = static_cast<double>(end_ns_ - start_ns_) * 1e-9;
   rank.waiting_s = static_cast<double>(waiting_ns_ + membership_.agreeing_ns()) * 1e-9;
