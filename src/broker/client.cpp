@@ -18,6 +18,7 @@
 #include "broker/channel.h"
 #include "broker/connect.h"
 #include "broker/identity.h"
+#include "broker/lifeline.h"
 #include "tugline/error.h"
 
 namespace tugline::broker {
@@ -43,10 +44,8 @@ class MemberClient final : public Client {
         job_(std::move(job)),
         place_(std::move(place)),
         channel_(std::move(channel)),
-        control_(std::move(control)) {
-    auto& slot = this->control().members[member_];
-    core::change_state(slot, core::MemberState::joining, core::MemberState::alive);
-  }
+        control_(std::move(control)),
+        lifeline_(this->control(), member_, control_, channel_->socket()) {}
 
   ~MemberClient() override {
     try {
@@ -142,7 +141,7 @@ class MemberClient final : public Client {
     std::lock_guard lock(leaving_);
     if (left_) return;
     left_ = true;
-    core::change_state(control().members[member_], core::MemberState::alive, core::MemberState::left);
+    lifeline_.stop_and_leave();
     constexpr std::chrono::milliseconds kGoodByeDeadline{2'000};
     channel_->call<core::Done>(core::Leave{}, in_time(kGoodByeDeadline), "leave");
   }
@@ -192,6 +191,7 @@ class MemberClient final : public Client {
   Place place_;
   std::unique_ptr<Channel> channel_;
   std::shared_ptr<base::Mapping> control_;
+  Lifeline lifeline_;
   std::mutex leaving_;
   bool left_ = false;
 };
