@@ -8,6 +8,7 @@ function(tugline_floor name)
   target_link_libraries(tugline_${name} PUBLIC ${FLOOR_PUBLIC} Threads::Threads
                                         PRIVATE tugline_flags ${FLOOR_LIBRARIES})
   set_property(GLOBAL APPEND PROPERTY TUGLINE_FLOORS tugline_${name})
+  set_property(GLOBAL APPEND PROPERTY TUGLINE_FLOOR_LIBRARIES ${FLOOR_LIBRARIES})
 endfunction()
 
 # tugline_test(NAME SOURCES ... LIBRARIES ... LABELS ...): a GoogleTest program, one CTest entry.

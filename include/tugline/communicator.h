@@ -111,9 +111,14 @@ class TUGLINE_EXPORT Communicator {
   }
 
   /// Settles all operations since the last agreement, of this communicator and all split from it: same
-  /// outcome at every survivor. After a loss the communicator is smaller, in a new epoch, and usable at once.
-  /// Blocks until decided.
+  /// outcome at every survivor. After a loss the communicator is smaller, in a new epoch, and usable at once;
+  /// after an abort it is in a new epoch too. Blocks until decided. Throws stale_epoch at a rank that was
+  /// removed, and broker_lost. All enqueued operations of the family must have ended: sync their streams, or
+  /// name the stream.
   Outcome agree();
+  /// As agree(), after the work enqueued on `stream` has ended. Errors of this communicator's operations on
+  /// that stream are settled by the outcome and not thrown.
+  Outcome agree(StreamRef stream);
 
   /// Ranks of equal `color` form a new communicator, ordered by `key`, then rank. Collective. color < 0:
   /// none, the returned communicator is empty (valid() is false).
@@ -121,7 +126,7 @@ class TUGLINE_EXPORT Communicator {
   bool valid() const noexcept { return state_ != nullptr; }
 
   /// Ends all operations of this communicator, here and at all other ranks, with Error{aborted} that carries
-  /// `reason`. Callable from any thread. The communicator is unusable afterwards.
+  /// `reason`. Callable from any thread. Afterwards every call fails so until all ranks have called agree().
   void abort(std::string_view reason);
   /// Asynchronous error of this communicator, ok if none. Never blocks.
   Status status() const noexcept;

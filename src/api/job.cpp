@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tugline/job.h"
+
+#include <fmt/format.h>
+
+#include <atomic>
+
+#include "api/job_state.h"
+#include "base/settings.h"
+#include "comm/state.h"
+#include "device/registry.h"
+
+namespace tugline {
+namespace {
+
+// Every member of this process takes host devices of its own: a blocking call of one rank-thread holds its device's
+// default stream until the peers have come, and they may be threads of the same process.
+int take_device_indices(int count) {
+  static std::atomic<int> next{0};
+  return next.fetch_add(count);
+}
+
+int host_device_count(const JobOptions& options) {
+  const int count = options.host_devices.value_or(static_cast<int>(base::settings().host_devices));
+  constexpr int kMost = 64;
+  if (count < 1 || count > kMost)
+    throw Error(ErrorCode::invalid_argument, fmt::format("host_devices {} is outside 1..{}", count, kMost),
+                "ask for at least one host device per process");
+  return count;
+}
+
+}  // namespace
+
+Job::Job(std::unique_ptr<api::JobState> state) noexcept : state_(std::move(state)) {}
+Job::Job(Job&&) noexcept = default;
+
+Job& Job::operator=(Job&& other) noexcept {
+  if (this != &other) {
+    leave();
+    state_ = std::move(other.state_);
+  }
+  return *this;
+}
+
+Job::~Job() { leave(); }
+
+Job Job::join(const JobOptions& options) {
+  auto state = std::make_unique<api::JobState>();
+  base::IdentityRequest who;
+  who.rank = options.rank;
+  who.size = options.size;
+  who.job = options.job;
+  state->identity = base::identity(who);
+  const int devices = host_device_count(options);
+
+  const auto& settings = base::settings();
+  broker::JoinRequest request;
+  request.job = state->identity.job;
+  request.rank = state->identity.rank;
+  request.size = state->identity.size;
+  request.socket_path = options.socket_path.value_or(settings.socket_path);
+  request.token = options.token.value_or(settings.token);
+  request.deadline = options.deadline;
+  state->client = broker::Client::join(request);
+
+  const int first = take_device_indices(devices);
+  for (int i = 0; i < devices; ++i) state->devices.push_back(&device::host_device(first + i));
+  return Job(std::move(state));
+}
+
+int Job::rank() const noexcept { return state_->identity.rank; }
+int Job::size() const noexcept { return state_->identity.size; }
+const std::string& Job::name() const noexcept { return state_->client->job(); }
+int Job::device_count() const noexcept { return static_cast<int>(state_->devices.size()); }
+
+Device& Job::device(int index) {
+  if (index < 0 || index >= device_count())
+    throw Error(ErrorCode::invalid_argument, fmt::format("device {} is outside 0..{}", index, device_count() - 1),
+                "raise JobOptions::host_devices or TUGLINE_HOST_DEVICES, or name a smaller index");
+  return *state_->devices[static_cast<std::size_t>(index)];
+}
+
+Communicator Job::communicator() {
+  std::lock_guard lock(state_->mutex);
+  if (!state_->world) {
+    comm::CommunicatorState::Identity identity;
+    identity.name = "world";
+    identity.rank = static_cast<std::uint32_t>(rank());
+    identity.size = static_cast<std::uint32_t>(size());
+    state_->world.emplace(comm::CommunicatorState::create(state_->client, device(), std::move(identity)));
+  }
+  return *state_->world;
+}
+
+void Job::put(std::string_view key, std::string_view value) { state_->client->put(key, value); }
+
+std::string Job::get(std::string_view key, std::chrono::milliseconds deadline) {
+  return state_->client->get(key, deadline);
+}
+
+void Job::leave() {
+  if (!state_) return;
+  {
+    std::lock_guard lock(state_->mutex);
+    state_->world.reset();
+  }
+  // A broker that is gone has forgotten this member already.
+  try {
+    state_->client->leave();
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::broker_lost) throw;
+  }
+}
+
+}  // namespace tugline

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a Job holds.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "base/launcher.h"
+#include "broker/client.h"
+#include "tugline/communicator.h"
+#include "tugline/device.h"
+
+namespace tugline::api {
+
+class JobState {
+ public:
+  base::Identity identity;
+  std::shared_ptr<broker::Client> client;
+  std::vector<Device*> devices;  ///< of this member: rank-threads of one process do not share streams
+
+  std::mutex mutex;                    ///< guards `world`
+  std::optional<Communicator> world;   ///< made by the first call of communicator()
+};
+
+}  // namespace tugline::api

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// agree(): the end of a step. Posts, waits for the decided record, obeys it, and enters the next epoch if it
+// must.
+#include <fmt/format.h>
+
+#include "comm/state.h"
+
+namespace tugline::comm {
+
+core::Decision CommunicatorState::decide(bool complete, core::RankSet& gone_set, Status& broker) {
+  Epoch& epoch = *epoch_;
+  auto refresh = [&] {
+    for (std::uint32_t rank = 0; rank < epoch.size; ++rank)
+      if (gone(epoch.originals[rank])) gone_set.add(epoch.originals[rank]);
+    if (control_->broker_lost.load(std::memory_order_acquire) != 0) broker = {ErrorCode::broker_lost};
+  };
+  refresh();
+  agreement_.post(complete);
+  if (anybody_sleeps(epoch.bank.header().sleepers)) ring_everyone(epoch);
+
+  core::Decision decision;
+  auto poll = [&] {
+    // Without a broker nobody new can be told apart from somebody late: what is open ends as aborted.
+    decision = broker.ok() ? agreement_.advance(gone_set) : agreement_.abort(gone_set);
+    return decision.verdict != core::Verdict::undecided ? Poll::done : Poll::blocked;
+  };
+  auto alarm = [&]() -> Status {
+    refresh();
+    return {};
+  };
+  auto subject = [&]() -> WaitSubject {
+    WaitSubject about;
+    about.what = "post for agreement";
+    about.sequence = agreement_.last().agreement + 1;
+    const auto missing = agreement_.missing();
+    for (std::uint32_t rank = 0; rank < epoch.size && about.peer < 0; ++rank)
+      if (missing.has(epoch.originals[rank])) about.peer = static_cast<std::int32_t>(rank);
+    return about;
+  };
+  const Status waited = wait(place_, poll, alarm, subject);
+  // Whoever decided may have been the only one awake.
+  if (anybody_sleeps(epoch.bank.header().sleepers)) ring_everyone(epoch);
+  if (!waited.ok()) throw to_error(waited, Call{});
+  return decision;
+}
+
+Outcome CommunicatorState::agree() {
+  Call none;
+  if (busy_.exchange(true, std::memory_order_acquire)) throw to_error({ErrorCode::invalid_usage}, none);
+  struct Release {
+    CommunicatorState& state;
+    ~Release() { state.end_exclusive(); }
+  } release{*this};
+
+  const auto epoch = epoch_;
+  core::RankSet gone_set;
+  Status broker;
+  const auto decision = decide(!family_failed(), gone_set, broker);
+  if (agreement_.removed()) {
+    const Status stale{ErrorCode::stale_epoch, static_cast<std::int32_t>(epoch->rank)};
+    remember(stale);
+    throw to_error(stale, none);
+  }
+  if (!broker.ok()) {
+    remember(broker);
+    throw to_error(broker, none);
+  }
+
+  std::vector<LostRank> lost;
+  std::vector<std::uint32_t> survivors;
+  core::RankSet lost_members;
+  for (std::uint32_t rank = 0; rank < epoch->size; ++rank) {
+    const auto original = epoch->originals[rank];
+    if (!decision.lost.has(original)) {
+      survivors.push_back(original);
+      continue;
+    }
+    const int member = member_of(original);
+    if (member >= 0) lost_members.add(static_cast<std::uint32_t>(member));
+    const Error why = to_error({ErrorCode::peer_lost, static_cast<std::int32_t>(rank)}, none);
+    lost.push_back({static_cast<int>(rank), why.what_failed()});
+  }
+  const bool aborted = decision.verdict == core::Verdict::aborted;
+  // After an abort ranks may have come to different points of different operations: a fresh bank puts them in
+  // step.
+  if (aborted || !lost.empty()) {
+    enter_epoch(std::move(survivors));
+    for (const auto& child : children_)
+      if (auto state = child.lock()) state->absorb(lost_members, aborted);
+  }
+  std::erase_if(children_, [](const auto& child) { return child.expired(); });
+  const bool changed = !lost.empty();
+  return Outcome(!aborted, changed, decision.agreement, generation(), std::move(lost));
+}
+
+// A decision of the parent ends this communicator's epoch too, if it touches it.
+void CommunicatorState::absorb(const core::RankSet& lost_members, bool aborted) {
+  std::vector<std::uint32_t> survivors;
+  for (auto original : epoch_->originals) {
+    const int member = member_of(original);
+    if (member < 0 || !lost_members.has(static_cast<std::uint32_t>(member))) survivors.push_back(original);
+  }
+  if (aborted || survivors.size() != epoch_->originals.size()) enter_epoch(std::move(survivors));
+  for (const auto& child : children_)
+    if (auto state = child.lock()) state->absorb(lost_members, aborted);
+}
+
+}  // namespace tugline::comm

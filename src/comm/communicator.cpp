@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// The public Communicator and Group: they pack arguments and forward.
+#include "tugline/communicator.h"
+
+#include "comm/group.h"
+#include "comm/state.h"
+
+namespace tugline {
+namespace {
+
+comm::Call make_call(core::Collective collective, const void* send, void* recv, std::size_t count,
+                     DataType type, ReduceOp op = ReduceOp::sum, int root = 0) {
+  comm::Call call;
+  call.collective = collective;
+  call.send = send;
+  call.recv = recv;
+  call.count = count;
+  call.type = type;
+  call.op = op;
+  call.root = root;
+  return call;
+}
+
+}  // namespace
+
+int Communicator::rank() const noexcept {
+  return state_->rank();
+}
+int Communicator::size() const noexcept {
+  return state_->size();
+}
+std::uint64_t Communicator::epoch() const noexcept {
+  return state_->generation();
+}
+const std::string& Communicator::name() const noexcept {
+  return state_->name();
+}
+
+void Communicator::all_reduce(const void* send, void* recv, std::size_t count, DataType type, ReduceOp op,
+                              Target target) {
+  state_->submit(make_call(core::Collective::all_reduce, send, recv, count, type, op), target);
+}
+
+void Communicator::all_gather(const void* send, void* recv, std::size_t count, DataType type, Target target) {
+  state_->submit(make_call(core::Collective::all_gather, send, recv, count, type), target);
+}
+
+void Communicator::reduce_scatter(const void* send, void* recv, std::size_t count, DataType type, ReduceOp op,
+                                  Target target) {
+  state_->submit(make_call(core::Collective::reduce_scatter, send, recv, count, type, op), target);
+}
+
+void Communicator::broadcast(const void* send, void* recv, std::size_t count, DataType type, int root,
+                             Target target) {
+  state_->submit(make_call(core::Collective::broadcast, send, recv, count, type, ReduceOp::sum, root),
+                 target);
+}
+
+void Communicator::all_to_all(const void* send, void* recv, std::size_t count, DataType type, Target target) {
+  state_->submit(make_call(core::Collective::all_to_all, send, recv, count, type), target);
+}
+
+void Communicator::send(const void* buffer, std::size_t count, DataType type, int peer, Target target) {
+  auto call = make_call(core::Collective::send_recv, buffer, nullptr, count, type, ReduceOp::sum, peer);
+  call.direction = comm::Call::Direction::send;
+  state_->submit(call, target);
+}
+
+void Communicator::recv(void* buffer, std::size_t count, DataType type, int peer, Target target) {
+  auto call = make_call(core::Collective::send_recv, nullptr, buffer, count, type, ReduceOp::sum, peer);
+  call.direction = comm::Call::Direction::receive;
+  state_->submit(call, target);
+}
+
+void Communicator::barrier(Target target) {
+  state_->submit(make_call(core::Collective::barrier, nullptr, nullptr, 0, DataType::u8), target);
+}
+
+Outcome Communicator::agree() {
+  return state_->agree();
+}
+
+Outcome Communicator::agree(StreamRef stream) {
+  // The stream's earlier errors of this communicator are what the agreement settles; any other error is the
+  // caller's.
+  try {
+    stream.sync();
+  } catch (const Error& error) {
+    if (state_->status().ok()) throw;
+    (void)error;
+  }
+  return state_->agree();
+}
+
+Communicator Communicator::split(int color, int key) {
+  return Communicator(state_->split(color, key));
+}
+void Communicator::abort(std::string_view reason) {
+  state_->abort(reason);
+}
+Status Communicator::status() const noexcept {
+  return state_->status();
+}
+void Communicator::check() const {
+  state_->check();
+}
+
+Group::Group() : state_(std::make_unique<comm::GroupState>()) {}
+Group::~Group() = default;
+Group::Group(Group&&) noexcept = default;
+Group& Group::operator=(Group&&) noexcept = default;
+std::size_t Group::size() const noexcept {
+  return state_->calls.size();
+}
+
+void Group::run() {
+  comm::run_group(std::exchange(state_->calls, {}));
+}
+
+void Group::run(StreamRef stream) {
+  stream.launch([calls = std::exchange(state_->calls, {})]() -> Status {
+    comm::run_group(calls);
+    return {};
+  });
+}
+
+}  // namespace tugline

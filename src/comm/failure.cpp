@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a communicator learns that it cannot go on, tells the others, and words it for the user.
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "base/clock.h"
+#include "base/futex.h"
+#include "comm/state.h"
+
+namespace tugline::comm {
+namespace {
+
+std::string_view text_of(core::LossCause cause) noexcept {
+  switch (cause) {
+    case core::LossCause::none:
+      return "left the job";
+    case core::LossCause::lifeline:
+      return "died (its lifeline was released by the kernel)";
+    case core::LossCause::pidfd:
+      return "died (its process ended)";
+    case core::LossCause::socket:
+      return "died (its connection to the broker ended)";
+    case core::LossCause::core_dump:
+      return "died (it is writing a core file)";
+    case core::LossCause::heartbeat:
+      return "stopped ticking";
+    case core::LossCause::removed:
+      return "was removed";
+  }
+  return "is gone";
+}
+
+}  // namespace
+
+int CommunicatorState::member_of(std::uint32_t original) const noexcept {
+  if (!identity_.members.empty()) return static_cast<int>(identity_.members[original]);
+  return static_cast<int>(board_->members[original].load(std::memory_order_acquire)) - 1;
+}
+
+bool CommunicatorState::gone(std::uint32_t original) const noexcept {
+  if (const int member = member_of(original); member >= 0) return core::is_gone(control_->members[member]);
+  // Not on the board yet: it may have died on its way here, after it joined the job.
+  bool was_here = false;
+  for (const auto& slot : control_->members) {
+    const auto status = core::status_of(slot);
+    if (status.state == core::MemberState::empty || slot.rank.load(std::memory_order_relaxed) != original)
+      continue;
+    if (!status.gone()) return false;
+    was_here = true;
+  }
+  return was_here;
+}
+
+Status CommunicatorState::failure_of(const Epoch& epoch) const noexcept {
+  const auto& failure = epoch.bank.header().failure;
+  if (failure.state.load(std::memory_order_acquire) == 2) {
+    if (failure.kind == FailureKind::aborted)
+      return {ErrorCode::aborted, static_cast<std::int32_t>(failure.rank[0])};
+    const auto other = failure.rank[0] == epoch.rank ? failure.rank[1] : failure.rank[0];
+    return {ErrorCode::mismatch, static_cast<std::int32_t>(other), 0, failure.sequence};
+  }
+  for (std::uint32_t rank = 0; rank < epoch.size; ++rank)
+    if (rank != epoch.rank && gone(epoch.originals[rank]))
+      return {ErrorCode::peer_lost, static_cast<std::int32_t>(rank)};
+  if (core::is_gone(control_->members[client_->member()]))
+    return {ErrorCode::stale_epoch, static_cast<std::int32_t>(epoch.rank)};
+  if (control_->broker_lost.load(std::memory_order_acquire) != 0) return {ErrorCode::broker_lost};
+  return {};
+}
+
+Status CommunicatorState::look_at_alarm() {
+  return failure_of(*epoch_);
+}
+
+void CommunicatorState::raise_alarm() noexcept {
+  control_->alarm.fetch_add(1, std::memory_order_seq_cst);
+  base::futex_wake(control_->alarm);
+}
+
+void CommunicatorState::ring_everyone(const Epoch& epoch) noexcept {
+  for (std::uint32_t rank = 0; rank < epoch.size; ++rank)
+    if (rank != epoch.rank) ring(board_->doorbells[epoch.originals[rank]]);
+}
+
+void CommunicatorState::raise_failure(FailureKind kind, std::uint64_t sequence, std::int32_t other,
+                                      const Descriptor& mine, const Descriptor& theirs,
+                                      std::string_view reason) {
+  const auto epoch = current();
+  auto& failure = epoch->bank.header().failure;
+  std::uint32_t none = 0;
+  if (failure.state.compare_exchange_strong(none, 1, std::memory_order_acq_rel)) {
+    failure.kind = kind;
+    failure.sequence = sequence;
+    failure.rank[0] = epoch->rank;
+    failure.rank[1] = static_cast<std::uint32_t>(other);
+    failure.descriptor[0] = mine;
+    failure.descriptor[1] = theirs;
+    const auto length = std::min(reason.size(), FailureRecord::kReasonBytes - 1);
+    std::memcpy(failure.reason, reason.data(), length);
+    failure.reason[length] = '\0';
+    failure.state.store(2, std::memory_order_release);
+  }
+  raise_alarm();
+  ring_everyone(*epoch);
+}
+
+void CommunicatorState::remember(const Status& status) noexcept {
+  std::lock_guard lock(status_mutex_);
+  if (!status_.ok()) return;
+  status_ = status;
+  failed_.store(true, std::memory_order_release);
+}
+
+Status CommunicatorState::status() const noexcept {
+  {
+    std::lock_guard lock(status_mutex_);
+    if (!status_.ok()) return status_;
+  }
+  return failure_of(*current());
+}
+
+void CommunicatorState::check() const {
+  if (Status found = status(); !found.ok()) throw to_error(found, Call{});
+}
+
+bool CommunicatorState::family_failed() const noexcept {
+  if (failed_.load(std::memory_order_acquire)) return true;
+  for (const auto& child : children_)
+    if (auto state = child.lock(); state && state->family_failed()) return true;
+  return false;
+}
+
+void CommunicatorState::abort(std::string_view reason) {
+  raise_failure(FailureKind::aborted, 0, -1, {}, {}, reason);
+  remember({ErrorCode::aborted, static_cast<std::int32_t>(current()->rank)});
+}
+
+Error CommunicatorState::to_error(const Status& status, const Call& call) const {
+  const auto epoch = current();
+  ErrorContext context;
+  context.operation = call.collective == core::Collective::barrier || call.count != 0
+                          ? to_text(describe(call))
+                          : std::string(core::name_of(call.collective));
+  context.communicator = fmt::format("{} (epoch {})", identity_.name, epoch->generation);
+  context.rank = static_cast<int>(epoch->rank);
+  context.peer = status.peer;
+  context.native_code = status.native_code;
+  const auto& failure = epoch->bank.header().failure;
+  const bool recorded = failure.state.load(std::memory_order_acquire) == 2;
+  switch (status.code) {
+    case ErrorCode::mismatch: {
+      if (!recorded) break;
+      const bool message = failure.kind == FailureKind::pair_mismatch;
+      return Error(
+          status.code,
+          fmt::format("rank {} called {}, rank {} called {} as {} {}", failure.rank[0],
+                      to_text(failure.descriptor[0]), failure.rank[1], to_text(failure.descriptor[1]),
+                      message ? "message" : "operation", failure.sequence),
+          "make the same calls in the same order on all ranks, with equal count, type, operator and root",
+          std::move(context));
+    }
+    case ErrorCode::aborted:
+      return Error(status.code,
+                   fmt::format("rank {} called abort(): {}", status.peer,
+                               recorded ? failure.reason : "no reason given"),
+                   "call agree() on all ranks to go on with this communicator, or end the job",
+                   std::move(context));
+    case ErrorCode::peer_lost: {
+      if (status.peer < 0 || status.peer >= static_cast<int>(epoch->size)) break;
+      const int member = member_of(epoch->originals[static_cast<std::size_t>(status.peer)]);
+      std::string how = "left the job or died before its first operation";
+      if (member >= 0) {
+        const auto& slot = control_->members[member];
+        how = text_of(core::cause_of(slot));
+        if (core::state_of(slot) == core::MemberState::dead)
+          how += fmt::format(
+              ", noticed {:.1f} ms ago",
+              static_cast<double>(base::monotonic_ns() - slot.died_at_ns.load(std::memory_order_relaxed)) /
+                  1e6);
+      }
+      return Error(status.code, fmt::format("rank {} {}", status.peer, how),
+                   "call agree() on all survivors and go on with the smaller communicator",
+                   std::move(context));
+    }
+    case ErrorCode::stale_epoch:
+      return Error(status.code,
+                   status.peer >= 0
+                       ? fmt::format("rank {} was removed from this communicator", status.peer)
+                       : fmt::format("the call belongs to epoch {}, the communicator is in epoch {}",
+                                     status.detail, epoch->generation),
+                   status.peer >= 0 ? "join again as a new member"
+                                    : "make the call (or capture the graph) again in the new epoch",
+                   std::move(context));
+    case ErrorCode::broker_lost:
+      return Error(status.code, "the broker of this job is gone",
+                   "save what you need and start the job again", std::move(context));
+    case ErrorCode::timed_out:
+      return Error(status.code,
+                   fmt::format("no progress for TUGLINE_FAIL_AFTER in operation {}, waiting for rank {}",
+                               status.detail, status.peer),
+                   "look why that rank is late, or raise TUGLINE_FAIL_AFTER", std::move(context));
+    case ErrorCode::invalid_usage:
+      return Error(status.code,
+                   "another operation of this communicator is running on another thread or stream",
+                   "use one stream per communicator, or order its streams by events", std::move(context));
+    default:
+      break;
+  }
+  return Error(status.code, fmt::format("the operation failed (detail {})", status.detail),
+               "report this with the log", std::move(context));
+}
+
+}  // namespace tugline::comm

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Element-wise kernels of the host executor, chosen once per process by what the processor can do.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "tugline/types.h"
+
+namespace tugline::comm {
+
+/// destination[i] = left[i] op right[i]. The destination may be the same as either operand, but not overlap
+/// otherwise. f16 and bf16 are combined in f32 and rounded to nearest even. Integers wrap. min and max: as `b
+/// < a ? b : a`.
+using ReduceKernel = void (*)(void* destination, const void* left, const void* right, std::size_t count);
+/// destination[i] /= divisor; integers round toward zero.
+using ScaleKernel = void (*)(void* destination, std::size_t count, std::uint64_t divisor);
+
+/// The kernel for a type and operator; avg is summed here and scaled at the end.
+ReduceKernel reduce_kernel(DataType type, ReduceOp op) noexcept;
+ScaleKernel scale_kernel(DataType type) noexcept;
+/// "avx512", "avx2" or "baseline": the instruction set in use.
+const char* kernel_variant() noexcept;
+
+/// One instruction set's kernels; index by type and operator.
+struct KernelTable {
+  const char* name;
+  ReduceKernel reduce[kDataTypeCount][4];  ///< sum, prod, min, max
+  ScaleKernel scale[kDataTypeCount];
+};
+/// Tables of all instruction sets this build has, baseline first; for tests. `count` gets their number; only
+/// those the processor can run are listed.
+const KernelTable* const* kernel_tables(std::size_t& count) noexcept;
+
+}  // namespace tugline::comm

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+// Body of the kernels, compiled once per instruction set. The including file defines TUGLINE_VARIANT (a name)
+// and is built with that set's flags. Nothing from the standard library's inline functions is used here:
+// their out-of-line copies would be built with these flags too and might be the ones the linker keeps for
+// everybody.
+#if defined(__F16C__) && defined(__AVX2__)
+#include <immintrin.h>
+#define TUGLINE_HAS_F16C 1
+#endif
+
+#include "comm/kernels_host/reduce.h"
+
+namespace tugline::comm {
+namespace {
+
+using Size = std::size_t;
+
+// f16 <-> f32, round to nearest even; the same bits as the F16C instructions give.
+inline float half_to_float(std::uint16_t half) noexcept {
+  const std::uint32_t sign = static_cast<std::uint32_t>(half & 0x8000u) << 16;
+  const std::uint32_t magnitude = half & 0x7fffu;
+  std::uint32_t bits;
+  if (magnitude >= 0x7c00u) {
+    bits = sign | 0x7f800000u | (magnitude & 0x3ffu) << 13 | ((magnitude & 0x3ffu) != 0 ? 0x400000u : 0u);
+  } else if (magnitude >= 0x400u) {
+    bits = sign | ((magnitude + 0x1c000u) << 13);
+  } else {
+    const float value = static_cast<float>(magnitude) * 0x1p-24f;
+    __builtin_memcpy(&bits, &value, 4);
+    bits |= sign;
+  }
+  float result;
+  __builtin_memcpy(&result, &bits, 4);
+  return result;
+}
+
+inline std::uint16_t float_to_half(float value) noexcept {
+  std::uint32_t bits;
+  __builtin_memcpy(&bits, &value, 4);
+  const auto sign = static_cast<std::uint16_t>(bits >> 16 & 0x8000u);
+  const std::uint32_t magnitude = bits & 0x7fffffffu;
+  if (magnitude > 0x7f800000u) return static_cast<std::uint16_t>(sign | 0x7e00u | (magnitude >> 13 & 0x3ffu));
+  if (magnitude >= 0x477ff000u)
+    return static_cast<std::uint16_t>(sign | 0x7c00u);  // 65520 and more round to infinity
+  if (magnitude < 0x38800000u) {
+    // Subnormal: adding 0.5 lets the addition itself round at the right place.
+    float shifted;
+    __builtin_memcpy(&shifted, &magnitude, 4);
+    shifted += 0.5f;
+    std::uint32_t rounded;
+    __builtin_memcpy(&rounded, &shifted, 4);
+    return static_cast<std::uint16_t>(sign | (rounded - 0x3f000000u));
+  }
+  const std::uint32_t rounded = magnitude + 0xfffu + (magnitude >> 13 & 1u) - (112u << 23);
+  return static_cast<std::uint16_t>(sign | rounded >> 13);
+}
+
+inline float bfloat_to_float(std::uint16_t value) noexcept {
+  const std::uint32_t bits = static_cast<std::uint32_t>(value) << 16;
+  float result;
+  __builtin_memcpy(&result, &bits, 4);
+  return result;
+}
+
+inline std::uint16_t float_to_bfloat(float value) noexcept {
+  std::uint32_t bits;
+  __builtin_memcpy(&bits, &value, 4);
+  const std::uint32_t rounded = bits + 0x7fffu + (bits >> 16 & 1u);
+  const std::uint32_t quiet = bits | 0x400000u;  // rounding must not turn a NaN into infinity
+  return static_cast<std::uint16_t>(((bits & 0x7fffffffu) > 0x7f800000u ? quiet : rounded) >> 16);
+}
+
+constexpr Size kBlock = 64;
+
+struct HalfCodec {
+  static void load(float* to, const std::uint16_t* from, Size count) noexcept {
+    Size i = 0;
+#ifdef TUGLINE_HAS_F16C
+    for (; i + 8 <= count; i += 8)
+      _mm256_storeu_ps(to + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i))));
+#endif
+    for (; i < count; ++i) to[i] = half_to_float(from[i]);
+  }
+  static void store(std::uint16_t* to, const float* from, Size count) noexcept {
+    Size i = 0;
+#ifdef TUGLINE_HAS_F16C
+    for (; i + 8 <= count; i += 8)
+      _mm_storeu_si128(
+          reinterpret_cast<__m128i*>(to + i),
+          _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+#endif
+    for (; i < count; ++i) to[i] = float_to_half(from[i]);
+  }
+};
+
+struct BFloatCodec {
+  static void load(float* to, const std::uint16_t* from, Size count) noexcept {
+    for (Size i = 0; i < count; ++i) to[i] = bfloat_to_float(from[i]);
+  }
+  static void store(std::uint16_t* to, const float* from, Size count) noexcept {
+    for (Size i = 0; i < count; ++i) to[i] = float_to_bfloat(from[i]);
+  }
+};
+
+// Operators. Signed integers are combined as unsigned ones of the same width: they wrap without undefined
+// behaviour.
+struct Sum {
+  template <class T>
+  static T apply(T a, T b) noexcept {
+    return static_cast<T>(a + b);
+  }
+};
+struct Prod {
+  template <class T>
+  static T apply(T a, T b) noexcept {
+    return static_cast<T>(a * b);
+  }
+  // u16 and narrower promote to int, whose product could overflow; none of our types is u16, u8 fits.
+};
+struct Min {
+  template <class T>
+  static T apply(T a, T b) noexcept {
+    return b < a ? b : a;
+  }
+};
+struct Max {
+  template <class T>
+  static T apply(T a, T b) noexcept {
+    return a < b ? b : a;
+  }
+};
+
+template <class T, class Op>
+void reduce_plain(void* destination, const void* left, const void* right, Size count) {
+  auto* to = static_cast<T*>(destination);
+  const auto* a = static_cast<const T*>(left);
+  const auto* b = static_cast<const T*>(right);
+  // The destination may be the same as an operand, which vectorises all the same once the compiler is told
+  // that no element depends on an earlier one.
+#if defined(__clang__)
+#pragma clang loop vectorize(enable)
+#else
+#pragma GCC ivdep
+#endif
+  for (Size i = 0; i < count; ++i) to[i] = Op::template apply<T>(a[i], b[i]);
+}
+
+template <class Codec, class Op>
+void reduce_coded(void* destination, const void* left, const void* right, Size count) {
+  auto* to = static_cast<std::uint16_t*>(destination);
+  const auto* a = static_cast<const std::uint16_t*>(left);
+  const auto* b = static_cast<const std::uint16_t*>(right);
+  float x[kBlock];
+  float y[kBlock];
+  for (Size at = 0; at < count; at += kBlock) {
+    const Size part = count - at < kBlock ? count - at : kBlock;
+    Codec::load(x, a + at, part);
+    Codec::load(y, b + at, part);
+    for (Size i = 0; i < part; ++i) x[i] = Op::template apply<float>(x[i], y[i]);
+    Codec::store(to + at, x, part);
+  }
+}
+
+template <class T>
+void scale_plain(void* destination, Size count, std::uint64_t divisor) {
+  auto* to = static_cast<T*>(destination);
+  const T by = static_cast<T>(divisor);
+  for (Size i = 0; i < count; ++i) to[i] = static_cast<T>(to[i] / by);
+}
+
+// Divides in 64 bits: a divisor of 128 ranks or more does not fit a signed byte.
+template <class T>
+void scale_narrow(void* destination, Size count, std::uint64_t divisor) {
+  auto* to = static_cast<T*>(destination);
+  for (Size i = 0; i < count; ++i)
+    to[i] = static_cast<T>(static_cast<std::int64_t>(to[i]) / static_cast<std::int64_t>(divisor));
+}
+
+template <class Codec>
+void scale_coded(void* destination, Size count, std::uint64_t divisor) {
+  auto* to = static_cast<std::uint16_t*>(destination);
+  const float by = static_cast<float>(divisor);
+  float x[kBlock];
+  for (Size at = 0; at < count; at += kBlock) {
+    const Size part = count - at < kBlock ? count - at : kBlock;
+    Codec::load(x, to + at, part);
+    for (Size i = 0; i < part; ++i) x[i] /= by;
+    Codec::store(to + at, x, part);
+  }
+}
+
+// Sums and products of signed types run on the unsigned type of their width.
+#define TUGLINE_PLAIN(Type, Wrapping)                                                   \
+  {                                                                                     \
+    reduce_plain<Wrapping, Sum>, reduce_plain<Wrapping, Prod>, reduce_plain<Type, Min>, \
+        reduce_plain<Type, Max>                                                         \
+  }
+#define TUGLINE_CODED(Codec) \
+  { reduce_coded<Codec, Sum>, reduce_coded<Codec, Prod>, reduce_coded<Codec, Min>, reduce_coded<Codec, Max> }
+
+}  // namespace
+
+extern const KernelTable TUGLINE_VARIANT;
+const KernelTable TUGLINE_VARIANT = {
+    TUGLINE_VARIANT_NAME,
+    {
+        TUGLINE_PLAIN(std::int8_t, std::uint8_t),
+        TUGLINE_PLAIN(std::uint8_t, std::uint8_t),
+        TUGLINE_PLAIN(std::int32_t, std::uint32_t),
+        TUGLINE_PLAIN(std::uint32_t, std::uint32_t),
+        TUGLINE_PLAIN(std::int64_t, std::uint64_t),
+        TUGLINE_PLAIN(std::uint64_t, std::uint64_t),
+        TUGLINE_CODED(HalfCodec),
+        TUGLINE_CODED(BFloatCodec),
+        TUGLINE_PLAIN(float, float),
+        TUGLINE_PLAIN(double, double),
+    },
+    {scale_narrow<std::int8_t>, scale_narrow<std::uint8_t>, scale_narrow<std::int32_t>,
+     scale_narrow<std::uint32_t>, scale_narrow<std::int64_t>, scale_plain<std::uint64_t>,
+     scale_coded<HalfCodec>, scale_coded<BFloatCodec>, scale_plain<float>, scale_plain<double>},
+};
+
+}  // namespace tugline::comm

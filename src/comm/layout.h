@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shared memory of a communicator, as offsets in one place.
+//
+// Two kinds of segment, both held by the broker:
+//   - the board: one per communicator, lives as long as it does; who is who, doorbells, agreements;
+//   - the bank: one per epoch; failure record, packets, flags, descriptors, scratch. A new epoch gets a
+//   fresh, zeroed bank, so that
+//     nothing a removed rank may still write can reach the survivors.
+// Ranks on the board are original ranks; ranks in a bank are those of the epoch (compact).
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "core/agreement.h"
+#include "core/plan/plan.h"
+
+namespace tugline::comm {
+
+inline constexpr std::uint32_t kMaxRanks = core::kMaxAgreementRanks;
+inline constexpr std::size_t kLine = 64;
+/// Operations of which a packet or descriptor stays readable: a rank starts operation s only when every rank
+/// has finished s - kHistory. Two would do for packets; four lets a broadcast's root run ahead.
+inline constexpr std::uint64_t kHistory = 4;
+/// Scratch halves: operation s uses half s mod 2, so that no exit barrier is needed between neighbours in
+/// time.
+inline constexpr std::uint64_t kHalves = 2;
+/// Flag words carry sequence << kFlagShift | value; values of one operation stay below 1 << kFlagShift.
+inline constexpr unsigned kFlagShift = 20;
+
+/// What a rank does in an operation; compared word by word, so that a difference can be named.
+struct Descriptor {
+  std::uint64_t kind = 0;   ///< collective | type << 8 | op << 16 | root << 32
+  std::uint64_t count = 0;  ///< elements
+  friend bool operator==(const Descriptor&, const Descriptor&) = default;
+};
+
+/// Published once per operation by its rank, read by peers before they trust its data.
+struct alignas(kLine) DescriptorLine {
+  std::atomic<std::uint64_t> sequence;  ///< release after the fields below; 0: never written
+  std::atomic<std::uint64_t> kind;
+  std::atomic<std::uint64_t> count;
+};
+
+/// One packet: payload and flag in one cache line. The flag is written last, with the payload visible before
+/// it.
+struct alignas(kLine) PacketLine {
+  std::atomic<std::uint64_t> flag;  ///< sequence (low 32 bits) << 32 | fingerprint of the descriptor
+  std::atomic<std::uint64_t> payload[7];
+};
+static_assert(sizeof(PacketLine) == kLine && sizeof(std::uint64_t[7]) == core::kPacketBytes);
+
+/// Flags that one rank raises at another: written by the source alone.
+struct alignas(kLine) FlagLine {
+  std::atomic<std::uint64_t> words[8];
+};
+static_assert(core::kFlagsPerPair < 8);
+
+/// Progress of one rank in this epoch.
+struct alignas(kLine) ProgressLine {
+  std::atomic<std::uint64_t> finished;  ///< collective operations finished; release
+};
+
+/// Progress of an ordered pair's messages, with the sender's descriptor.
+struct alignas(kLine) PairLine {
+  std::atomic<std::uint64_t> sent_sequence;  ///< sender: descriptor below belongs to this message; release
+  std::atomic<std::uint64_t> kind;
+  std::atomic<std::uint64_t> count;
+  std::atomic<std::uint64_t> received_sequence;  ///< receiver: messages finished; release
+};
+
+/// Why a communicator ended for everybody, written once by the first rank that finds out.
+enum class FailureKind : std::uint32_t { none, mismatch, pair_mismatch, aborted };
+
+struct FailureRecord {
+  static constexpr std::size_t kReasonBytes = 256;
+  std::atomic<std::uint32_t> state;  ///< 0 none, 1 being written, 2 valid (release)
+  FailureKind kind;
+  std::uint64_t sequence;
+  std::uint32_t rank[2];  ///< ranks of that epoch: the finder, the other one
+  Descriptor descriptor[2];
+  char reason[kReasonBytes];  ///< aborted: zero-terminated text
+};
+
+/// First lines of a bank.
+struct BankHeader {
+  /// Ranks that sleep or are about to: a signaller that reads 0 has nobody to wake. Pairs (seq_cst) with the
+  /// flag store before that read.
+  alignas(kLine) std::atomic<std::uint32_t> sleepers;
+  alignas(kLine) FailureRecord failure;
+};
+
+/// Offsets within a bank of `ranks` ranks. Pure arithmetic; all areas are line-aligned, scratch page-aligned.
+struct BankLayout {
+  std::uint32_t ranks = 0;
+  std::uint64_t scratch_bytes = 0;  ///< per rank, both halves
+  std::uint64_t pair_bytes = 0;     ///< per ordered pair, both halves
+  std::uint64_t header = 0, progress = 0, descriptors = 0, packets = 0, flags = 0, pair_lines = 0,
+                pair_flags = 0, control_end = 0;
+  std::uint64_t scratch = 0, pairs = 0, total = 0;
+
+  static BankLayout make(std::uint32_t ranks, std::uint64_t scratch_bytes,
+                         std::uint64_t pair_bytes) noexcept {
+    BankLayout layout;
+    layout.ranks = ranks;
+    layout.scratch_bytes = round_up(scratch_bytes, kPage);
+    layout.pair_bytes = round_up(pair_bytes, kLine);
+    const std::uint64_t n = ranks;
+    std::uint64_t at = 0;
+    auto take = [&](std::uint64_t bytes, std::uint64_t alignment) {
+      at = round_up(at, alignment);
+      return std::exchange(at, at + bytes);
+    };
+    layout.header = take(sizeof(BankHeader), kLine);
+    layout.progress = take(n * sizeof(ProgressLine), kLine);
+    layout.descriptors = take(n * kHistory * sizeof(DescriptorLine), kLine);
+    layout.packets = take(n * kHistory * sizeof(PacketLine), kLine);
+    layout.flags = take(n * n * sizeof(FlagLine), kLine);
+    layout.pair_lines = take(n * n * sizeof(PairLine), kLine);
+    layout.pair_flags = take(n * n * sizeof(FlagLine) * 2, kLine);
+    layout.control_end = round_up(at, kPage);
+    layout.scratch = take(n * layout.scratch_bytes, kPage);
+    layout.pairs = take(n * n * layout.pair_bytes, kPage);
+    layout.total = round_up(at, kPage);
+    return layout;
+  }
+
+ private:
+  static constexpr std::uint64_t kPage = 4096;
+  static constexpr std::uint64_t round_up(std::uint64_t value, std::uint64_t alignment) noexcept {
+    return (value + alignment - 1) / alignment * alignment;
+  }
+};
+
+/// Where a rank sleeps.
+struct alignas(kLine) Doorbell {
+  std::atomic<std::uint32_t> rings;     ///< futex word
+  std::atomic<std::uint32_t> sleeping;  ///< 1 while the owner sleeps or is about to
+};
+
+struct Board {
+  alignas(kLine)
+      std::atomic<std::uint32_t> members[kMaxRanks];  ///< member id + 1 by original rank, 0: not here yet
+  Doorbell doorbells[kMaxRanks];                      ///< by original rank
+  core::AgreementBoard agreements;
+};
+
+}  // namespace tugline::comm

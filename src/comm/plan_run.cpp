@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/plan_run.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/settings.h"
+#include "comm/protocol.h"
+
+namespace tugline::comm {
+namespace {
+
+// Blocked polls between two looks at the peers' descriptors.
+constexpr std::uint32_t kLookEvery = 64;
+
+bool reached(const std::atomic<std::uint64_t>& word, std::uint64_t value) noexcept {
+  // Signed distance: right across the wrap of the 64-bit flag.
+  return static_cast<std::int64_t>(word.load(std::memory_order_acquire) - value) >= 0;
+}
+
+}  // namespace
+
+PlanRun::PlanRun(Epoch& epoch, Board& board, std::shared_ptr<const core::Plan> plan, const Call& call)
+    : epoch_(epoch),
+      board_(board),
+      plan_(std::move(plan)),
+      call_(call),
+      descriptor_(describe(call)),
+      fingerprint_(comm::fingerprint(descriptor_)),
+      element_bytes_(size_of(call.type)),
+      message_(call.is_message()) {
+  if (call.reduces()) {
+    reduce_ = reduce_kernel(call.type, call.op);
+    scale_ = scale_kernel(call.type);
+  }
+  if (message_) {
+    const auto peer = static_cast<std::uint32_t>(call.root);
+    pair_[0] = call.is_send() ? epoch.rank : peer;
+    pair_[1] = call.is_send() ? peer : epoch.rank;
+  }
+}
+
+void PlanRun::start() {
+  const auto& programs = plan_->programs[static_cast<std::size_t>(own_plan_rank())];
+  check_ = base::settings().check;
+  next_.assign(programs.size(), 0);
+  trusted_.assign(static_cast<std::size_t>(plan_->ranks), false);
+  trusted_[static_cast<std::size_t>(own_plan_rank())] = true;
+  if (message_) {
+    auto& counter = call_.is_send() ? epoch_.pair_sent[pair_[1]] : epoch_.pair_received[pair_[0]];
+    sequence_ = ++counter;
+    half_ = (sequence_ % kHalves) * (epoch_.bank.layout().pair_bytes / kHalves);
+  } else {
+    sequence_ = ++epoch_.sequence;
+    half_ = (sequence_ % kHalves) * (epoch_.bank.layout().scratch_bytes / kHalves);
+  }
+  base_ = sequence_ << kFlagShift;
+  phase_ = Phase::entering;
+}
+
+// A rank may write packets, descriptors and scratch of operation s only when nobody reads those of the
+// operations whose places it takes: all must have finished s - kHalves (scratch), which is the stricter one.
+// Operations in which everyone hears from everyone leave that knowledge behind (finish()), so the usual case
+// reads nothing.
+bool PlanRun::may_enter() {
+  static_assert(kHalves <= kHistory);
+  if (message_) {
+    if (call_.is_send()) {
+      auto& line = epoch_.bank.pair(pair_[0], pair_[1]);
+      // One descriptor per pair: the receiver must have finished the previous message.
+      if (sequence_ > 1 && static_cast<std::int64_t>(line.received_sequence.load(std::memory_order_acquire) -
+                                                     (sequence_ - 1)) < 0)
+        return false;
+      line.kind.store(descriptor_.kind, std::memory_order_relaxed);
+      line.count.store(descriptor_.count, std::memory_order_relaxed);
+      line.sent_sequence.exchange(sequence_, std::memory_order_seq_cst);
+      wake(1);
+      return true;
+    }
+    // An empty message has no steps: the announcement itself is what the receiver waits for.
+    return trusts(0);
+  }
+  if (sequence_ > kHalves && static_cast<std::int64_t>(epoch_.known_finished - (sequence_ - kHalves)) < 0) {
+    std::uint64_t slowest = sequence_ - 1;
+    for (std::uint32_t rank = 0; rank < epoch_.size; ++rank) {
+      if (rank == epoch_.rank) continue;
+      const auto finished = epoch_.bank.progress(rank).finished.load(std::memory_order_acquire);
+      if (static_cast<std::int64_t>(finished - slowest) < 0) slowest = finished;
+    }
+    epoch_.known_finished = slowest;
+    if (static_cast<std::int64_t>(slowest - (sequence_ - kHalves)) < 0) return false;
+  }
+  publish_descriptor(epoch_, sequence_, descriptor_);
+  return true;
+}
+
+Poll PlanRun::advance() {
+  bool progressed = false;
+  if (phase_ == Phase::fresh) start();
+  if (phase_ == Phase::entering) {
+    if (!may_enter()) {
+      blocked_ = nullptr;
+      return Poll::blocked;
+    }
+    phase_ = Phase::running;
+    progressed = true;
+  }
+  if (phase_ == Phase::finished) return Poll::done;
+  bool all_done = true;
+  for (std::size_t channel = 0; channel < next_.size(); ++channel) {
+    switch (run_channel(channel)) {
+      case Poll::done:
+        break;
+      case Poll::progressed:
+        progressed = true;
+        all_done = false;
+        break;
+      case Poll::blocked:
+        all_done = false;
+        break;
+    }
+  }
+  if (mismatch_peer_ >= 0) return Poll::blocked;
+  // With the check on, a rank leaves only when it has seen that everybody makes the same call, even where it
+  // needs nobody's data (a broadcast's root): no call that differs can end well anywhere.
+  if (all_done && check_ && !message_) {
+    look_for_mismatch();
+    if (mismatch_peer_ >= 0) return Poll::blocked;
+    all_done = std::all_of(trusted_.begin(), trusted_.end(), [](bool seen) { return seen; });
+  }
+  if (all_done) {
+    finish();
+    return Poll::done;
+  }
+  if (!progressed && ++blocked_polls_ % kLookEvery == 0) look_for_mismatch();
+  return progressed ? Poll::progressed : Poll::blocked;
+}
+
+Poll PlanRun::run_channel(std::size_t channel) {
+  const auto& program = plan_->programs[static_cast<std::size_t>(own_plan_rank())][channel];
+  auto& next = next_[channel];
+  const auto first = next;
+  for (; next < program.size(); ++next) {
+    const core::Step& step = program[next];
+    if (!step_ready(step)) {
+      blocked_ = &step;
+      return next == first ? Poll::blocked : Poll::progressed;
+    }
+    execute(step);
+  }
+  return Poll::done;
+}
+
+bool PlanRun::step_ready(const core::Step& step) {
+  switch (step.kind) {
+    case core::StepKind::wait:
+      return reached(flag_here(step.peer, step.flag), base_ + step.value) && trusts(step.peer);
+    case core::StepKind::copy_packet:
+    case core::StepKind::reduce_packet: {
+      const auto peer = epoch_rank(step.peer);
+      const auto flag = epoch_.bank.packet(peer, sequence_).flag.load(std::memory_order_acquire);
+      if (flag == packet_flag(sequence_, fingerprint_)) return true;
+      if (flag >> 32 == (sequence_ & 0xffffffffu) && flag != packet_flag(sequence_, fingerprint_))
+        look_for_mismatch();
+      return false;
+    }
+    default:
+      return true;
+  }
+}
+
+// Data of a peer is used only after its descriptor of this very operation was seen to be equal. It cannot be
+// gone: the peer needs our finishing this operation before it reuses the line.
+bool PlanRun::trusts(std::int32_t plan_rank) {
+  const auto index = static_cast<std::size_t>(plan_rank);
+  if (trusted_[index] || !check_) return true;
+  Descriptor theirs;
+  if (message_) {
+    if (call_.is_send()) return trusted_[index] = true;  // the receiver checks
+    auto& line = epoch_.bank.pair(pair_[0], pair_[1]);
+    if (line.sent_sequence.load(std::memory_order_acquire) != sequence_) return false;
+    theirs = {line.kind.load(std::memory_order_relaxed), line.count.load(std::memory_order_relaxed)};
+  } else {
+    auto& line = epoch_.bank.descriptor(epoch_rank(plan_rank), sequence_);
+    if (line.sequence.load(std::memory_order_acquire) != sequence_) return false;
+    theirs = {line.kind.load(std::memory_order_relaxed), line.count.load(std::memory_order_relaxed)};
+  }
+  if (theirs == descriptor_) return trusted_[index] = true;
+  mismatch_peer_ = static_cast<std::int32_t>(epoch_rank(plan_rank));
+  other_ = theirs;
+  return false;
+}
+
+void PlanRun::look_for_mismatch() {
+  if (phase_ != Phase::running) return;
+  for (std::int32_t rank = 0; rank < plan_->ranks && mismatch_peer_ < 0; ++rank) (void)trusts(rank);
+}
+
+void PlanRun::execute(const core::Step& step) {
+  switch (step.kind) {
+    case core::StepKind::copy:
+    case core::StepKind::put: {
+      auto* to = resolve(step.destination);
+      const auto* from = resolve(step.source);
+      if (to != from) std::memcpy(to, from, step.bytes);
+      break;
+    }
+    case core::StepKind::reduce:
+      reduce_(resolve(step.destination), resolve(step.source), resolve(step.second),
+              step.bytes / element_bytes_);
+      break;
+    case core::StepKind::scale:
+      scale_(resolve(step.destination), step.bytes / element_bytes_, epoch_.size);
+      break;
+    case core::StepKind::put_packet:
+      put_packet(step);
+      break;
+    case core::StepKind::copy_packet:
+    case core::StepKind::reduce_packet:
+      take_packet(step);
+      break;
+    case core::StepKind::signal:
+      if (step.peer != core::kEveryone) {
+        raise(step.peer, step.flag, step.value, true);
+        break;
+      }
+      for (std::int32_t peer = 0, last = plan_->ranks - 1; peer <= last; ++peer)
+        if (peer != own_plan_rank()) raise(peer, step.flag, step.value, true);
+      break;
+    case core::StepKind::wait:
+      break;
+  }
+}
+
+void PlanRun::finish() {
+  phase_ = Phase::finished;
+  if (message_) {
+    if (call_.is_send()) return;
+    epoch_.bank.pair(pair_[0], pair_[1]).received_sequence.exchange(sequence_, std::memory_order_seq_cst);
+    wake(0);
+    return;
+  }
+  // Whoever has heard from everyone in operation s knows that everyone has finished s - 1.
+  if (std::all_of(trusted_.begin(), trusted_.end(), [](bool seen) { return seen; }))
+    epoch_.known_finished = std::max(epoch_.known_finished, sequence_ - 1);
+  epoch_.bank.progress(epoch_.rank).finished.store(sequence_, std::memory_order_release);
+}
+
+std::byte* PlanRun::resolve(const core::Place& place) const noexcept {
+  switch (place.space) {
+    case core::Space::input:
+      return static_cast<std::byte*>(const_cast<void*>(call_.send)) + place.offset;
+    case core::Space::output:
+      return static_cast<std::byte*>(call_.recv) + place.offset;
+    case core::Space::scratch:
+      break;
+  }
+  std::byte* scratch = message_ ? epoch_.bank.pair_scratch(pair_[0], pair_[1])
+                                : epoch_.bank.scratch(static_cast<std::uint32_t>(place.rank));
+  return scratch + half_ + place.offset;
+}
+
+std::atomic<std::uint64_t>& PlanRun::flag_here(std::int32_t peer, std::uint8_t flag) const noexcept {
+  if (!message_) return epoch_.bank.flags(epoch_.rank, epoch_rank(peer)).words[flag];
+  auto& line = call_.is_send() ? epoch_.bank.pair_flags_at_sender(pair_[0], pair_[1])
+                               : epoch_.bank.pair_flags_at_receiver(pair_[0], pair_[1]);
+  return line.words[flag];
+}
+
+void PlanRun::raise(std::int32_t peer, std::uint8_t flag, std::uint32_t value, bool last) const noexcept {
+  auto& line = !message_         ? epoch_.bank.flags(epoch_rank(peer), epoch_.rank)
+               : call_.is_send() ? epoch_.bank.pair_flags_at_receiver(pair_[0], pair_[1])
+                                 : epoch_.bank.pair_flags_at_sender(pair_[0], pair_[1]);
+  // An exchange is a full barrier: a peer that goes to sleep either sees the flag or is seen sleeping.
+  line.words[flag].exchange(base_ + value, std::memory_order_seq_cst);
+  if (last) wake(peer);
+}
+
+void PlanRun::wake(std::int32_t plan_rank) const noexcept {
+  if (anybody_sleeps(epoch_.bank.header().sleepers))
+    ring(board_.doorbells[epoch_.originals[epoch_rank(plan_rank)]]);
+}
+
+void PlanRun::put_packet(const core::Step& step) {
+  publish_packet(epoch_, sequence_, fingerprint_, resolve(step.source), step.bytes);
+  if (anybody_sleeps(epoch_.bank.header().sleepers))
+    for (std::int32_t peer = 0; peer < plan_->ranks; ++peer)
+      if (peer != own_plan_rank()) ring(board_.doorbells[epoch_.originals[epoch_rank(peer)]]);
+}
+
+void PlanRun::take_packet(const core::Step& step) {
+  trusted_[static_cast<std::size_t>(step.peer)] = true;  // its flag carried the fingerprint
+  std::byte payload[core::kPacketBytes];
+  read_packet(epoch_.bank.packet(epoch_rank(step.peer), sequence_), payload, step.source.offset + step.bytes);
+  auto* to = resolve(step.destination);
+  const std::byte* from = payload + step.source.offset;
+  if (step.kind == core::StepKind::copy_packet) {
+    std::memcpy(to, from, step.bytes);
+  } else {
+    reduce_(to, to, from, step.bytes / element_bytes_);
+  }
+}
+
+WaitSubject PlanRun::subject() const {
+  WaitSubject about;
+  about.sequence = sequence_;
+  if (phase_ != Phase::running || blocked_ == nullptr) {
+    about.what = "leave to reuse scratch";
+    about.expected = sequence_ - kHalves;
+    return about;
+  }
+  about.peer = static_cast<std::int32_t>(epoch_rank(blocked_->peer));
+  if (blocked_->kind == core::StepKind::wait) {
+    about.what = "flag";
+    about.expected = base_ + blocked_->value;
+    about.seen = &flag_here(blocked_->peer, blocked_->flag);
+  } else {
+    about.what = "packet";
+    about.expected = packet_flag(sequence_, fingerprint_);
+    about.seen = &epoch_.bank.packet(epoch_rank(blocked_->peer), sequence_).flag;
+  }
+  return about;
+}
+
+}  // namespace tugline::comm

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// The host executor: carries out one rank's programs of a plan. It contains no algorithm. It never blocks:
+// advance() does what can be done now, so that one thread can drive many operations (groups, several ranks).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "comm/call.h"
+#include "comm/epoch.h"
+#include "comm/kernels_host/reduce.h"
+#include "comm/wait.h"
+#include "core/plan/plan.h"
+
+namespace tugline::comm {
+
+class PlanRun {
+ public:
+  /// A collective operation: takes the epoch's next sequence number and publishes its descriptor when it
+  /// starts.
+  PlanRun(Epoch& epoch, Board& board, std::shared_ptr<const core::Plan> plan, const Call& call);
+
+  /// Carries out all steps that can be. `done` once, at the end; then the operation is finished and published
+  /// as such.
+  Poll advance();
+  /// A peer's different call, once one was seen: its rank, else -1.
+  std::int32_t mismatch_peer() const noexcept { return mismatch_peer_; }
+  const Descriptor& other_descriptor() const noexcept { return other_; }
+  const Descriptor& descriptor() const noexcept { return descriptor_; }
+  std::uint64_t sequence() const noexcept { return sequence_; }
+  /// Looks at the descriptors of all ranks this operation waits for; called when waiting takes long.
+  void look_for_mismatch();
+  WaitSubject subject() const;
+
+ private:
+  enum class Phase : std::uint8_t { fresh, entering, running, finished };
+
+  void start();
+  bool may_enter();
+  Poll run_channel(std::size_t channel);
+  bool step_ready(const core::Step& step);
+  void execute(const core::Step& step);
+  void finish();
+
+  std::byte* resolve(const core::Place& place) const noexcept;
+  std::atomic<std::uint64_t>& flag_here(std::int32_t peer, std::uint8_t flag) const noexcept;
+  void raise(std::int32_t peer, std::uint8_t flag, std::uint32_t value, bool last) const noexcept;
+  void put_packet(const core::Step& step);
+  void take_packet(const core::Step& step);
+  bool trusts(std::int32_t plan_rank);
+  void wake(std::int32_t plan_rank) const noexcept;
+
+  // Ranks of the plan are ranks of the epoch, but for messages: there 0 is the sender and 1 the receiver.
+  std::uint32_t epoch_rank(std::int32_t plan_rank) const noexcept {
+    return message_ ? pair_[plan_rank] : static_cast<std::uint32_t>(plan_rank);
+  }
+  std::int32_t own_plan_rank() const noexcept {
+    return message_ ? (call_.is_send() ? 0 : 1) : static_cast<std::int32_t>(epoch_.rank);
+  }
+
+  Epoch& epoch_;
+  Board& board_;
+  std::shared_ptr<const core::Plan> plan_;
+  Call call_;
+  Descriptor descriptor_;
+  std::uint32_t fingerprint_ = 0;
+  ReduceKernel reduce_ = nullptr;
+  ScaleKernel scale_ = nullptr;
+  std::size_t element_bytes_ = 1;
+  bool message_ = false;
+  bool check_ = true;
+  std::uint32_t pair_[2] = {};
+  Phase phase_ = Phase::fresh;
+  std::uint64_t sequence_ = 0;
+  std::uint64_t base_ = 0;           ///< flag value of this operation's 0
+  std::uint64_t half_ = 0;           ///< scratch offset of this operation's half
+  std::vector<std::uint32_t> next_;  ///< next step by channel
+  std::vector<bool> trusted_;        ///< by plan rank: descriptor seen and equal
+  std::int32_t mismatch_peer_ = -1;  ///< rank of the epoch
+  Descriptor other_;
+  const core::Step* blocked_ = nullptr;  ///< the step that waits, for reports
+  std::uint32_t blocked_polls_ = 0;
+};
+
+}  // namespace tugline::comm

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a rank announces an operation and how packets are written: shared by the executor and the specialised
+// path.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+
+#include "comm/epoch.h"
+#include "comm/layout.h"
+
+namespace tugline::comm {
+
+/// Publishes what this rank does in operation `sequence`. The caller has made sure that the line is free.
+inline void publish_descriptor(const Epoch& epoch, std::uint64_t sequence,
+                               const Descriptor& descriptor) noexcept {
+  auto& line = epoch.bank.descriptor(epoch.rank, sequence);
+  line.kind.store(descriptor.kind, std::memory_order_relaxed);
+  line.count.store(descriptor.count, std::memory_order_relaxed);
+  line.sequence.store(sequence, std::memory_order_release);
+}
+
+/// Flag of a packet: low half of the sequence number over the descriptor's fingerprint. Sequence numbers
+/// start at 1, and a place holds number s - kHistory before s, so no flag value can be mistaken for another
+/// one's, at the wrap either.
+inline std::uint64_t packet_flag(std::uint64_t sequence, std::uint32_t fingerprint) noexcept {
+  return sequence << 32 | fingerprint;
+}
+
+/// Writes this rank's packet: payload first, flag last, as one full barrier (pairs with a sleeper's last
+/// look).
+inline void publish_packet(const Epoch& epoch, std::uint64_t sequence, std::uint32_t fingerprint,
+                           const void* payload, std::size_t bytes) noexcept {
+  auto& line = epoch.bank.packet(epoch.rank, sequence);
+  std::uint64_t words[core::kPacketBytes / 8];
+  if (bytes != 0) std::memcpy(words, payload, bytes);
+  for (std::size_t i = 0; i * 8 < bytes; ++i) line.payload[i].store(words[i], std::memory_order_relaxed);
+  line.flag.exchange(packet_flag(sequence, fingerprint), std::memory_order_seq_cst);
+}
+
+/// Reads the first `bytes` of a packet whose flag was seen (acquire).
+inline void read_packet(const PacketLine& line, void* payload, std::size_t bytes) noexcept {
+  std::uint64_t words[core::kPacketBytes / 8];
+  for (std::size_t i = 0; i * 8 < bytes; ++i) words[i] = line.payload[i].load(std::memory_order_relaxed);
+  if (bytes != 0) std::memcpy(payload, words, bytes);
+}
+
+}  // namespace tugline::comm

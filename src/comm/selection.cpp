@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/selection.h"
+
+#include <fmt/format.h>
+
+#include "tugline/error.h"
+
+namespace tugline::comm {
+namespace {
+
+// From here on moving each byte once to its reducer beats reading everybody's whole input. With two ranks
+// both move the same bytes; two-shot then wins because only half of the input is copied.
+constexpr std::uint64_t kTwoShotFromBytes = 8 << 10;
+
+}  // namespace
+
+Choice choose_builder(const core::PlanRequest& request, std::string_view forced) {
+  if (!forced.empty() && core::can_build(forced, request)) return {forced, "named by the setting plan"};
+  if (core::can_build("one_shot_packet", request))
+    return {"one_shot_packet",
+            fmt::format("fits one packet of {} bytes: one trip, no exit barrier", core::kPacketBytes)};
+  if (request.bytes >= kTwoShotFromBytes && core::can_build("two_shot", request))
+    return {"two_shot",
+            fmt::format("{} bytes and more: every byte is copied once to its reducer and once back",
+                        kTwoShotFromBytes)};
+  for (auto builder : core::builder_names())
+    if (builder != "one_shot_packet" && core::can_build(builder, request))
+      return {builder, "first builder that serves the request"};
+  throw Error(
+      ErrorCode::unsupported,
+      fmt::format("no plan for {} of {} bytes on {} ranks with {} bytes of scratch",
+                  core::name_of(request.collective), request.bytes, request.ranks, request.scratch_bytes),
+      "raise TUGLINE_SCRATCH_BYTES");
+}
+
+}  // namespace tugline::comm

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+// Creation, submission and execution. Failure is in failure.cpp, agreement in agree.cpp.
+#include "comm/state.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "base/settings.h"
+#include "base/shared_memory.h"
+#include "comm/protocol.h"
+#include "comm/selection.h"
+#include "core/plan/builders.h"
+
+namespace tugline::comm {
+namespace {
+
+// All ranks' scratch together; the design's limit per communicator.
+constexpr std::uint64_t kScratchLimit = 32 << 20;
+constexpr std::uint64_t kPairScratchTotal = 16 << 20;
+constexpr std::uint64_t kPairScratchLeast = 8 << 10;
+constexpr std::uint64_t kPairScratchMost = 512 << 10;
+// Plans kept per communicator; programs of odd sizes are built again.
+constexpr std::size_t kPlanCacheSize = 256;
+
+class Exclusive {
+ public:
+  explicit Exclusive(std::atomic<bool>& busy) noexcept
+      : busy_(busy), held_(!busy.exchange(true, std::memory_order_acquire)) {}
+  ~Exclusive() {
+    if (held_) busy_.store(false, std::memory_order_release);
+  }
+  Exclusive(const Exclusive&) = delete;
+  Exclusive& operator=(const Exclusive&) = delete;
+  bool held() const noexcept { return held_; }
+
+ private:
+  std::atomic<bool>& busy_;
+  bool held_;
+};
+
+}  // namespace
+
+std::shared_ptr<CommunicatorState> CommunicatorState::create(std::shared_ptr<broker::Client> client,
+                                                             Device& device, Identity identity) {
+  return std::shared_ptr<CommunicatorState>(
+      new CommunicatorState(std::move(client), device, std::move(identity)));
+}
+
+CommunicatorState::CommunicatorState(std::shared_ptr<broker::Client> client, Device& device,
+                                     Identity identity)
+    : client_(std::move(client)),
+      device_(device),
+      identity_(std::move(identity)),
+      board_mapping_([&] {
+        auto segment =
+            client_->open_or_create("comm/" + identity_.name, sizeof(Board), broker::Lifetime::referenced);
+        board_segment_ = segment.id;
+        return base::Mapping(segment.descriptor.get(), sizeof(Board), base::Access::read_write);
+      }()),
+      board_(static_cast<Board*>(board_mapping_.data())),
+      control_(&client_->control()),
+      agreement_(board_->agreements, identity_.rank, identity_.size) {
+  board_->members[identity_.rank].store(client_->member() + 1, std::memory_order_release);
+  place_.control = control_;
+  place_.doorbell = &board_->doorbells[identity_.rank];
+  scratch_bytes_ = std::min(base::settings().scratch_bytes, kScratchLimit / identity_.size);
+  std::vector<std::uint32_t> everyone(identity_.size);
+  std::iota(everyone.begin(), everyone.end(), 0u);
+  enter_epoch(std::move(everyone));
+}
+
+CommunicatorState::~CommunicatorState() {
+  // The broker may be gone, or this member: then the references went with it.
+  try {
+    client_->release(epoch_->segment);
+    client_->release(board_segment_);
+  } catch (const Error&) {
+  }
+}
+
+std::shared_ptr<Epoch> CommunicatorState::make_epoch(std::uint64_t generation,
+                                                     std::vector<std::uint32_t> originals) {
+  const auto ranks = static_cast<std::uint32_t>(originals.size());
+  const std::uint64_t pair_bytes =
+      std::clamp(kPairScratchTotal / (std::uint64_t{ranks} * ranks), kPairScratchLeast, kPairScratchMost);
+  const auto layout = BankLayout::make(ranks, scratch_bytes_, pair_bytes);
+  auto segment = client_->open_or_create(fmt::format("comm/{}/bank/{}", identity_.name, generation),
+                                         layout.total, broker::Lifetime::referenced);
+  base::Mapping mapping(segment.descriptor.get(), layout.total, base::Access::read_write);
+  const auto rank = static_cast<std::uint32_t>(std::find(originals.begin(), originals.end(), identity_.rank) -
+                                               originals.begin());
+  auto epoch =
+      std::make_shared<Epoch>(Bank(std::move(mapping), layout), generation, rank, std::move(originals));
+  epoch->segment = segment.id;
+  // Pages are populated by the rank that writes them: they are charged to it and lie in its memory, and a
+  // shortage is an error here instead of a signal later.
+  base::populate(epoch->bank.base(), layout.control_end);
+  base::populate(epoch->bank.scratch(rank), layout.scratch_bytes);
+  return epoch;
+}
+
+void CommunicatorState::enter_epoch(std::vector<std::uint32_t> originals) {
+  const auto previous = current();
+  auto next = make_epoch(previous ? previous->generation + 1 : 0, std::move(originals));
+  {
+    std::lock_guard lock(epoch_mutex_);
+    epoch_ = next;
+  }
+  plans_.clear();
+  place_.sleepers = &next->bank.header().sleepers;
+  {
+    std::lock_guard lock(status_mutex_);
+    status_ = {};
+    failed_.store(false, std::memory_order_release);
+  }
+  if (previous) client_->release(previous->segment);
+}
+
+void CommunicatorState::submit(Call call, const Target& target) {
+  const auto epoch = current();
+  validate(call, epoch->rank, epoch->size, name());
+  call.generation = epoch->generation;
+  if (call.is_message() && static_cast<std::uint32_t>(call.root) == epoch->rank && target.group() == nullptr)
+    throw Error(ErrorCode::invalid_usage,
+                fmt::format("rank {} sends to or receives from itself outside a group", epoch->rank),
+                "put the send and the recv into one Group");
+  if (target.group() != nullptr) {
+    add_to_group(target.group()->state(), shared_from_this(), call);
+    return;
+  }
+  if (target.has_stream()) {
+    // The task throws the whole error, so that the stream can tell it; the communicator keeps its status for
+    // agree().
+    target.stream().launch([self = shared_from_this(), call]() -> Status {
+      if (Status status = self->execute(call); !status.ok()) throw self->to_error(status, call);
+      return {};
+    });
+    return;
+  }
+  const auto stream = device_.default_stream();
+  auto task = [&]() -> Status { return execute(call); };
+  if (Status status = device_.run(stream.get(), task); !status.ok()) throw to_error(status, call);
+}
+
+Status CommunicatorState::execute(const Call& call) {
+  Exclusive exclusive(busy_);
+  if (!exclusive.held()) return {ErrorCode::invalid_usage};
+  return execute_exclusively(call);
+}
+
+Status CommunicatorState::execute_exclusively(const Call& call) {
+  Epoch& epoch = *epoch_;  // only agree() replaces it, which holds the busy word too
+  if (call.generation != epoch.generation) return {ErrorCode::stale_epoch, -1, 0, call.generation};
+  if (failed_.load(std::memory_order_acquire)) return status();
+  if (epoch.size == 1) return run_alone(call);
+
+  auto alarm = [this] { return look_at_alarm(); };
+  if (fits_one_shot_packet(call) && !forced_plan_ && base::settings().plan.empty() &&
+      static_cast<std::int64_t>(epoch.known_finished + kHalves - (epoch.sequence + 1)) >= 0) {
+    PacketResult result = run_one_shot_packet(epoch, *board_, place_, alarm, call);
+    if (result.mismatch_peer >= 0)
+      raise_failure(FailureKind::mismatch, epoch.sequence, result.mismatch_peer, describe(call), result.other,
+                    {});
+    if (!result.status.ok()) remember(result.status);
+    return result.status;
+  }
+  PlanRun run(epoch, *board_, plan_for(call, epoch), call);
+  auto poll = [&] {
+    const Poll result = run.advance();
+    return run.mismatch_peer() >= 0 ? Poll::done : result;
+  };
+  auto subject = [&] { return run.subject(); };
+  return settle(run, wait(place_, poll, alarm, subject));
+}
+
+Status CommunicatorState::settle(const PlanRun& run, Status status) {
+  if (run.mismatch_peer() >= 0) {
+    status = {ErrorCode::mismatch, run.mismatch_peer(), 0, run.sequence()};
+    raise_failure(FailureKind::mismatch, run.sequence(), run.mismatch_peer(), run.descriptor(),
+                  run.other_descriptor(), {});
+  }
+  if (!status.ok()) remember(status);
+  return status;
+}
+
+// One rank: every collective is a copy of the input to the output.
+Status CommunicatorState::run_alone(const Call& call) noexcept {
+  if (call.count != 0 && call.send != nullptr && call.recv != nullptr && call.send != call.recv)
+    std::memmove(call.recv, call.send, call.bytes());
+  return {};
+}
+
+std::unique_ptr<PlanRun> CommunicatorState::make_run(const Call& call) {
+  Epoch& epoch = *epoch_;
+  if (epoch.size == 1 && !call.is_message()) {
+    (void)run_alone(call);
+    return nullptr;
+  }
+  return std::make_unique<PlanRun>(epoch, *board_, plan_for(call, epoch), call);
+}
+
+void CommunicatorState::begin_exclusive(const Call& call) {
+  if (busy_.exchange(true, std::memory_order_acquire)) throw to_error({ErrorCode::invalid_usage}, call);
+  Status status = failed_.load(std::memory_order_acquire) ? this->status() : Status{};
+  if (status.ok() && call.generation != epoch_->generation)
+    status = {ErrorCode::stale_epoch, -1, 0, call.generation};
+  if (!status.ok()) {
+    end_exclusive();
+    throw to_error(status, call);
+  }
+}
+
+std::shared_ptr<const core::Plan> CommunicatorState::plan_for(const Call& call, const Epoch& epoch) {
+  core::PlanRequest request;
+  request.collective = call.collective;
+  request.ranks = call.is_message() ? 2 : static_cast<std::int32_t>(epoch.size);
+  request.root = call.collective == core::Collective::broadcast ? call.root : 0;
+  request.element_bytes = size_of(call.type);
+  request.bytes = call.bytes();
+  request.in_place = call.in_place(epoch.rank);
+  request.average = call.reduces() && call.op == ReduceOp::avg;
+  const auto& layout = epoch.bank.layout();
+  request.scratch_bytes = (call.is_message() ? layout.pair_bytes : layout.scratch_bytes) / kHalves;
+  if (forced_plan_ && forced_plan_->collective == request.collective &&
+      forced_plan_->ranks == request.ranks && forced_plan_->bytes == request.bytes)
+    return forced_plan_;
+
+  const Descriptor descriptor = describe(call);
+  const PlanKey key{descriptor.kind & ~std::uint64_t{0xff0000}, descriptor.count,
+                    static_cast<std::uint64_t>(request.in_place) | static_cast<std::uint64_t>(request.average)
+                                                                       << 1};
+  if (auto found = plans_.find(key); found != plans_.end()) return found->second;
+  const Choice choice = choose_builder(request, base::settings().plan);
+  auto plan = std::make_shared<core::Plan>(core::build(choice.builder, request));
+  if (plans_.size() >= kPlanCacheSize) plans_.clear();
+  plans_.emplace(key, plan);
+  return plan;
+}
+
+}  // namespace tugline::comm

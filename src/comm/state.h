@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// A communicator's state at one rank: identity, current epoch, plan cache, failure, agreement. The public
+// Communicator and Group forward here.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "broker/client.h"
+#include "comm/call.h"
+#include "comm/epoch.h"
+#include "comm/group.h"
+#include "comm/one_shot_packet.h"
+#include "comm/plan_run.h"
+#include "comm/wait.h"
+#include "core/agreement.h"
+#include "tugline/communicator.h"
+
+namespace tugline::comm {
+
+class CommunicatorState : public std::enable_shared_from_this<CommunicatorState> {
+ public:
+  struct Identity {
+    std::string name;        ///< unique among the job's communicators
+    std::uint32_t rank = 0;  ///< original rank
+    std::uint32_t size = 1;  ///< original size
+    std::vector<broker::MemberId>
+        members;  ///< by original rank; empty: they register on the board as they come
+  };
+
+  static std::shared_ptr<CommunicatorState> create(std::shared_ptr<broker::Client> client, Device& device,
+                                                   Identity identity);
+  ~CommunicatorState();
+
+  int rank() const noexcept { return static_cast<int>(current()->rank); }
+  int size() const noexcept { return static_cast<int>(current()->size); }
+  std::uint64_t generation() const noexcept { return current()->generation; }
+  const std::string& name() const noexcept { return identity_.name; }
+
+  /// Checks the call and runs, enqueues or collects it.
+  void submit(Call call, const Target& target);
+  Outcome agree();
+  std::shared_ptr<CommunicatorState> split(int color, int key);
+  void abort(std::string_view reason);
+  Status status() const noexcept;
+  void check() const;
+
+  /// Uses this plan for every call that it fits; for `bench --plan`. Null: back to the selection.
+  void force_plan(std::shared_ptr<const core::Plan> plan) { forced_plan_ = std::move(plan); }
+
+  // For groups, which drive several communicators at once. The busy word is held from begin() to end().
+  void begin_exclusive(const Call& call);
+  void end_exclusive() noexcept { busy_.store(false, std::memory_order_release); }
+  /// A run of the call in the current epoch; null when the call needs none (one rank; then it is done
+  /// already).
+  std::unique_ptr<PlanRun> make_run(const Call& call);
+  /// The state of waiting: ok while it makes sense to go on.
+  Status look_at_alarm();
+  WaitPlace& wait_place() noexcept { return place_; }
+  /// Records a failed operation (for agree() and later calls); publishes a mismatch to all ranks.
+  Status settle(const PlanRun& run, Status status);
+  Error to_error(const Status& status, const Call& call) const;
+  std::shared_ptr<Epoch> current() const noexcept {
+    std::lock_guard lock(epoch_mutex_);
+    return epoch_;
+  }
+  Device& device() const noexcept { return device_; }
+
+ private:
+  CommunicatorState(std::shared_ptr<broker::Client> client, Device& device, Identity identity);
+
+  std::shared_ptr<Epoch> make_epoch(std::uint64_t generation, std::vector<std::uint32_t> originals);
+  void enter_epoch(std::vector<std::uint32_t> originals);
+  std::shared_ptr<const core::Plan> plan_for(const Call& call, const Epoch& epoch);
+  Status execute(const Call& call);
+  Status execute_exclusively(const Call& call);
+  Status run_alone(const Call& call) noexcept;
+
+  Status failure_of(const Epoch& epoch) const noexcept;
+  bool gone(std::uint32_t original) const noexcept;
+  int member_of(std::uint32_t original) const noexcept;
+  void raise_failure(FailureKind kind, std::uint64_t sequence, std::int32_t other, const Descriptor& mine,
+                     const Descriptor& theirs, std::string_view reason);
+  void raise_alarm() noexcept;
+  void remember(const Status& status) noexcept;
+  bool family_failed() const noexcept;
+  core::Decision decide(bool complete, core::RankSet& gone_set, Status& broker);
+  void absorb(const core::RankSet& lost_members, bool aborted);
+  void ring_everyone(const Epoch& epoch) noexcept;
+
+  std::shared_ptr<broker::Client> client_;
+  Device& device_;
+  Identity identity_;
+  broker::SegmentId board_segment_ = 0;
+  base::Mapping board_mapping_;
+  Board* board_ = nullptr;
+  core::ControlSegment* control_ = nullptr;
+  std::uint64_t scratch_bytes_ = 0;
+
+  mutable std::mutex epoch_mutex_;
+  std::shared_ptr<Epoch> epoch_;
+  WaitPlace place_;
+  std::atomic<bool> busy_{false};
+  core::Agreement agreement_;
+
+  mutable std::mutex status_mutex_;
+  Status status_;
+  std::atomic<bool> failed_{false};
+
+  std::uint64_t splits_ = 0;
+  std::vector<std::weak_ptr<CommunicatorState>> children_;
+
+  std::shared_ptr<const core::Plan> forced_plan_;
+  struct PlanKey {
+    std::uint64_t kind, count, variant;
+    friend bool operator==(const PlanKey&, const PlanKey&) = default;
+  };
+  struct PlanKeyHash {
+    std::size_t operator()(const PlanKey& key) const noexcept {
+      return key.kind * 0x9e3779b97f4a7c15u ^ key.count * 0xd6e8feb86659fd93u ^ key.variant << 56;
+    }
+  };
+  std::unordered_map<PlanKey, std::shared_ptr<const core::Plan>, PlanKeyHash> plans_;
+};
+
+}  // namespace tugline::comm

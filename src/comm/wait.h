@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a rank waits: it polls, then yields, then sleeps at its doorbell, and all the while watches the alarm.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "comm/epoch.h"
+#include "comm/layout.h"
+#include "core/control.h"
+#include "tugline/error.h"
+#include "tugline/function_ref.h"
+
+namespace tugline::comm {
+
+enum class Poll : std::uint8_t { blocked, progressed, done };
+
+/// Tells whether something has happened that ends all waits. Called when the alarm has moved, and now and
+/// then.
+using AlarmCheck = FunctionRef<Status()>;
+
+/// Everything a wait needs besides its condition. One per communicator and rank; not thread-safe.
+struct WaitPlace {
+  core::ControlSegment* control = nullptr;
+  Doorbell* doorbell = nullptr;                    ///< mine
+  std::atomic<std::uint32_t>* sleepers = nullptr;  ///< of the current bank
+  std::uint32_t alarm_seen = 0;
+  bool own_core = false;  ///< as many cores as ranks on this host: spinning harms nobody
+};
+
+/// Polls `poll` until it says done; blocks. `alarm` decides whether the waiting must end (a status other than
+/// ok). `poll` is asked once more after a bad alarm, so that work that is complete counts as complete.
+/// Reports after settings().report_after, ends with timed_out after settings().fail_after (never by default).
+Status wait(WaitPlace& place, FunctionRef<Poll()> poll, AlarmCheck alarm, FunctionRef<WaitSubject()> subject);
+
+/// After a seq_cst store that a waiter may sleep for: wakes the rank behind `doorbell` if it sleeps.
+inline bool anybody_sleeps(const std::atomic<std::uint32_t>& sleepers) noexcept {
+  return sleepers.load(std::memory_order_seq_cst) != 0;
+}
+void ring(Doorbell& doorbell) noexcept;
+
+/// Marks this rank asleep for its lifetime: between construction and the futex wait the condition is polled
+/// once more.
+class Nap {
+ public:
+  explicit Nap(WaitPlace& place) noexcept;
+  ~Nap();
+  Nap(const Nap&) = delete;
+  Nap& operator=(const Nap&) = delete;
+  /// Sleeps until rung or `nanoseconds` have passed.
+  void sleep(std::uint64_t nanoseconds) noexcept;
+
+ private:
+  WaitPlace& place_;
+  std::uint32_t rings_;
+};
+
+inline void relax() noexcept {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+}  // namespace tugline::comm

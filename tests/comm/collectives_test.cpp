@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every collective gives what its definition says: for every type and operator, in place and out of place,
+// for odd numbers of ranks, and for sizes on both sides of every protocol's limits.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <numeric>
+#include <vector>
+
+#include "elements.h"
+#include "local_job.h"
+
+namespace tugline::comm::test {
+namespace {
+
+struct Case {
+  int ranks;
+  std::size_t count;
+};
+
+std::string case_name(const ::testing::TestParamInfo<Case>& info) {
+  return std::to_string(info.param.ranks) + "ranks" + std::to_string(info.param.count);
+}
+
+class Collectives : public ::testing::TestWithParam<Case> {};
+
+enum class Form { out_of_place, in_place };
+constexpr Form kForms[] = {Form::out_of_place, Form::in_place};
+
+TEST_P(Collectives, AllReduceOfFloats) {
+  const auto [ranks, count] = GetParam();
+  run_ranks(ranks, [&, ranks = ranks, count = count](Communicator& comm, int rank) {
+    for (int round = 0; round < 3; ++round) {
+      for (auto form : kForms) {
+        Elements mine(DataType::f32, count, rank, round);
+        Elements result(DataType::f32, count);
+        if (form == Form::in_place) result = mine;
+        comm.all_reduce(form == Form::in_place ? result.data() : mine.data(), result.data(), count,
+                        DataType::f32, ReduceOp::sum);
+        ASSERT_EQ(result, reduced(DataType::f32, count, ReduceOp::sum, ranks, round)) << "round " << round;
+      }
+    }
+  });
+}
+
+TEST_P(Collectives, AllGather) {
+  const auto [ranks, count] = GetParam();
+  run_ranks(ranks, [&, ranks = ranks, count = count](Communicator& comm, int rank) {
+    for (auto form : kForms) {
+      Elements mine(DataType::i32, count, rank, 1);
+      Elements result(DataType::i32, count * static_cast<std::size_t>(ranks));
+      const void* send = mine.data();
+      if (form == Form::in_place) {
+        result.paste(mine, count * static_cast<std::size_t>(rank));
+        send = result.at(count * static_cast<std::size_t>(rank));
+      }
+      comm.all_gather(send, result.data(), count, DataType::i32);
+      for (int from = 0; from < ranks; ++from)
+        ASSERT_EQ(result.part(count * static_cast<std::size_t>(from), count),
+                  Elements(DataType::i32, count, from, 1))
+            << from;
+    }
+  });
+}
+
+TEST_P(Collectives, ReduceScatter) {
+  const auto [ranks, count] = GetParam();
+  run_ranks(ranks, [&, ranks = ranks, count = count](Communicator& comm, int rank) {
+    const auto total = count * static_cast<std::size_t>(ranks);
+    for (auto form : kForms) {
+      Elements mine(DataType::i64, total, rank, 2);
+      Elements result(DataType::i64, count);
+      void* recv = form == Form::in_place ? mine.at(count * static_cast<std::size_t>(rank)) : result.data();
+      comm.reduce_scatter(mine.data(), recv, count, DataType::i64, ReduceOp::sum);
+      if (form == Form::in_place) result = mine.part(count * static_cast<std::size_t>(rank), count);
+      ASSERT_EQ(result, reduced(DataType::i64, total, ReduceOp::sum, ranks, 2)
+                            .part(count * static_cast<std::size_t>(rank), count));
+    }
+  });
+}
+
+TEST_P(Collectives, BroadcastFromEveryRoot) {
+  const auto [ranks, count] = GetParam();
+  run_ranks(ranks, [&, ranks = ranks, count = count](Communicator& comm, int rank) {
+    for (int root = 0; root < ranks; ++root) {
+      for (auto form : kForms) {
+        Elements buffer(DataType::u8, count, rank, root);
+        Elements result(DataType::u8, count);
+        if (form == Form::in_place) result = buffer;
+        comm.broadcast(form == Form::in_place ? result.data() : buffer.data(), result.data(), count,
+                       DataType::u8, root);
+        ASSERT_EQ(result, Elements(DataType::u8, count, root, root));
+      }
+    }
+  });
+}
+
+TEST_P(Collectives, AllToAll) {
+  const auto [ranks, count] = GetParam();
+  run_ranks(ranks, [&, ranks = ranks, count = count](Communicator& comm, int rank) {
+    const auto total = count * static_cast<std::size_t>(ranks);
+    for (auto form : kForms) {
+      Elements mine(DataType::f64, total, rank, 4);
+      Elements result(DataType::f64, total);
+      if (form == Form::in_place) result = mine;
+      comm.all_to_all(form == Form::in_place ? result.data() : mine.data(), result.data(), count,
+                      DataType::f64);
+      for (int from = 0; from < ranks; ++from)
+        ASSERT_EQ(
+            result.part(count * static_cast<std::size_t>(from), count),
+            Elements(DataType::f64, total, from, 4).part(count * static_cast<std::size_t>(rank), count));
+    }
+  });
+}
+
+TEST_P(Collectives, SendAndReceiveAroundARing) {
+  const auto [ranks, count] = GetParam();
+  if (ranks == 1) GTEST_SKIP() << "a ring needs two ranks; messages to oneself have their own test";
+  run_ranks(ranks, [&, ranks = ranks, count = count](Communicator& comm, int rank) {
+    const int next = (rank + 1) % ranks, previous = (rank + ranks - 1) % ranks;
+    for (int round = 0; round < 4; ++round) {
+      Elements mine(DataType::f32, count, rank, round);
+      Elements result(DataType::f32, count);
+      Group group;
+      comm.send(mine.data(), count, DataType::f32, next, group);
+      comm.recv(result.data(), count, DataType::f32, previous, group);
+      group.run();
+      ASSERT_EQ(result, Elements(DataType::f32, count, previous, round));
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, Collectives,
+                         ::testing::Values(Case{1, 5}, Case{2, 0}, Case{2, 1}, Case{2, 14}, Case{2, 15},
+                                           Case{2, 1000}, Case{2, 65536}, Case{2, 3000001}, Case{3, 1},
+                                           Case{3, 7}, Case{3, 40000}, Case{4, 2048}, Case{5, 3},
+                                           Case{5, 70001}, Case{7, 12}, Case{7, 9999}, Case{8, 1},
+                                           Case{8, 16384}),
+                         case_name);
+
+class TypesAndOperators : public ::testing::TestWithParam<int> {};
+
+TEST_P(TypesAndOperators, AllReduceAndReduceScatter) {
+  const int ranks = GetParam();
+  run_ranks(ranks, [&](Communicator& comm, int rank) {
+    for (int type_index = 0; type_index < kDataTypeCount; ++type_index) {
+      const auto type = static_cast<DataType>(type_index);
+      for (int op_index = 0; op_index < kReduceOpCount; ++op_index) {
+        const auto op = static_cast<ReduceOp>(op_index);
+        for (std::size_t count : {std::size_t{3}, std::size_t{257}, std::size_t{20011}}) {
+          Elements mine(type, count, rank, op_index);
+          Elements result(type, count);
+          comm.all_reduce(mine.data(), result.data(), count, type, op);
+          ASSERT_EQ(result, reduced(type, count, op, ranks, op_index))
+              << name_of(type) << " " << name_of(op) << " " << count;
+          const auto total = count * static_cast<std::size_t>(ranks);
+          Elements wide(type, total, rank, op_index);
+          comm.reduce_scatter(wide.data(), result.data(), count, type, op);
+          ASSERT_EQ(
+              result,
+              reduced(type, total, op, ranks, op_index).part(count * static_cast<std::size_t>(rank), count))
+              << name_of(type) << " " << name_of(op) << " " << count;
+        }
+      }
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, TypesAndOperators, ::testing::Values(2, 3, 5));
+
+TEST(Barrier, NobodyLeavesBeforeEverybodyCame) {
+  constexpr int kRanks = 5;
+  std::atomic<int> arrived{0};
+  run_ranks(kRanks, [&](Communicator& comm, int) {
+    for (int round = 1; round <= 200; ++round) {
+      arrived.fetch_add(1);
+      comm.barrier();
+      ASSERT_GE(arrived.load(), round * kRanks);
+      comm.barrier();
+    }
+  });
+}
+
+TEST(Broadcast, ARootThatRunsAheadOverwritesNothing) {
+  run_ranks(3, [&](Communicator& comm, int rank) {
+    for (int round = 0; round < 300; ++round) {
+      const std::size_t count = round % 3 == 0 ? 4 : 5000;
+      Elements buffer(DataType::i32, count, rank, round);
+      comm.broadcast(buffer.data(), buffer.data(), count, DataType::i32, 0);
+      ASSERT_EQ(buffer, Elements(DataType::i32, count, 0, round));
+    }
+  });
+}
+
+TEST(Deterministic, FloatSumsAreBitIdenticalOnAllRanksAndFromRunToRun) {
+  constexpr std::size_t kCount = 30011;
+  std::vector<std::vector<float>> first(4), second(4);
+  for (auto* results : {&first, &second}) {
+    run_ranks(4, [&](Communicator& comm, int rank) {
+      std::vector<float> values(kCount);
+      for (std::size_t i = 0; i < kCount; ++i)
+        values[i] = 1.0f / static_cast<float>(i + 1 + static_cast<std::size_t>(rank) * 7919);
+      comm.all_reduce(std::span<float>(values), ReduceOp::sum);
+      (*results)[static_cast<std::size_t>(rank)] = values;
+    });
+  }
+  for (int rank = 0; rank < 4; ++rank) {
+    EXPECT_EQ(std::memcmp(first[static_cast<std::size_t>(rank)].data(), first[0].data(), kCount * 4), 0);
+    EXPECT_EQ(std::memcmp(second[static_cast<std::size_t>(rank)].data(), first[0].data(), kCount * 4), 0);
+  }
+}
+
+}  // namespace
+}  // namespace tugline::comm::test

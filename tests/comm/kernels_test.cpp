@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every instruction set gives the same bits as plain arithmetic, for every type and operator, in every
+// aliasing.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "comm/kernels_host/reduce.h"
+
+namespace tugline::comm {
+namespace {
+
+// Slow, obvious f16: picks the nearest of all 65536 values, ties to even mantissa.
+double half_value(std::uint16_t bits) {
+  const int sign = bits >> 15, exponent = bits >> 10 & 31, mantissa = bits & 1023;
+  double magnitude = exponent == 31  ? (mantissa ? std::nan("") : std::numeric_limits<double>::infinity())
+                     : exponent == 0 ? std::ldexp(mantissa, -24)
+                                     : std::ldexp(1024 + mantissa, exponent - 25);
+  return sign ? -magnitude : magnitude;
+}
+
+std::uint16_t nearest_half(float value) {
+  if (std::isnan(value)) return 0x7e00;
+  const double magnitude = std::fabs(static_cast<double>(value));
+  std::uint16_t best = 0;
+  // Binary search over the monotone non-negative finite patterns.
+  std::uint16_t low = 0, high = 0x7bff;
+  while (low < high) {
+    auto middle = static_cast<std::uint16_t>((low + high + 1) / 2);
+    if (half_value(middle) <= magnitude)
+      low = middle;
+    else
+      high = static_cast<std::uint16_t>(middle - 1);
+  }
+  best = low;
+  const double below = half_value(low);
+  const double above = low == 0x7bff ? 65536.0 : half_value(static_cast<std::uint16_t>(low + 1));
+  if (magnitude - below > above - magnitude || (magnitude - below == above - magnitude && (low & 1)))
+    best = static_cast<std::uint16_t>(low + 1);
+  return static_cast<std::uint16_t>(best | (std::signbit(value) ? 0x8000 : 0));
+}
+
+std::vector<const KernelTable*> tables() {
+  std::size_t count = 0;
+  const auto* all = kernel_tables(count);
+  return {all, all + count};
+}
+
+TEST(Kernels, HalfSumsRoundToNearestEven) {
+  std::mt19937 random(7);
+  for (const auto* table : tables()) {
+    for (int round = 0; round < 2000; ++round) {
+      std::uint16_t a[37], b[37], got[37];
+      for (int i = 0; i < 37; ++i) {
+        a[i] = static_cast<std::uint16_t>(random());
+        b[i] = static_cast<std::uint16_t>(random());
+      }
+      table->reduce[static_cast<int>(DataType::f16)][0](got, a, b, 37);
+      for (int i = 0; i < 37; ++i) {
+        const float exact = static_cast<float>(half_value(a[i])) + static_cast<float>(half_value(b[i]));
+        if (std::isnan(exact)) {
+          EXPECT_TRUE(std::isnan(half_value(got[i]))) << table->name;
+        } else {
+          EXPECT_EQ(got[i], nearest_half(exact)) << table->name << " " << a[i] << " + " << b[i];
+        }
+      }
+    }
+  }
+}
+
+TEST(Kernels, EveryHalfPatternSurvivesARoundTrip) {
+  for (const auto* table : tables()) {
+    std::vector<std::uint16_t> all(65536), zero(65536, 0x8000), got(65536);  // x + -0 = x
+    for (int i = 0; i < 65536; ++i) all[static_cast<std::size_t>(i)] = static_cast<std::uint16_t>(i);
+    table->reduce[static_cast<int>(DataType::f16)][0](got.data(), all.data(), zero.data(), all.size());
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (std::isnan(half_value(all[i])))
+        EXPECT_TRUE(std::isnan(half_value(got[i])));
+      else
+        ASSERT_EQ(got[i], all[i]) << table->name;
+    }
+  }
+}
+
+template <class T>
+T plain(int op, T a, T b) {
+  switch (op) {
+    case 0:
+      return static_cast<T>(a + b);
+    case 1:
+      return static_cast<T>(a * b);
+    case 2:
+      return b < a ? b : a;
+    default:
+      return a < b ? b : a;
+  }
+}
+
+template <class T>
+void check_plain(DataType type) {
+  std::mt19937_64 random(static_cast<unsigned>(type) + 1);
+  for (const auto* table : tables()) {
+    for (int op = 0; op < 4; ++op) {
+      for (std::size_t count : {0u, 1u, 7u, 64u, 1001u}) {
+        std::vector<T> a(count), b(count), want(count), got(count);
+        for (std::size_t i = 0; i < count; ++i) {
+          if constexpr (std::is_floating_point_v<T>) {
+            a[i] = static_cast<T>(static_cast<std::int64_t>(random())) / T(1e10);
+            b[i] = static_cast<T>(static_cast<std::int64_t>(random())) / T(1e10);
+          } else {
+            a[i] = static_cast<T>(random());
+            b[i] = static_cast<T>(random());
+          }
+          if constexpr (std::is_signed_v<T> && std::is_integral_v<T>) {
+            using Wrapping = std::make_unsigned_t<T>;
+            want[i] = op < 2 ? static_cast<T>(plain<Wrapping>(op, static_cast<Wrapping>(a[i]),
+                                                              static_cast<Wrapping>(b[i])))
+                             : plain<T>(op, a[i], b[i]);
+          } else {
+            want[i] = plain<T>(op, a[i], b[i]);
+          }
+        }
+        auto kernel = table->reduce[static_cast<int>(type)][op];
+        kernel(got.data(), a.data(), b.data(), count);
+        EXPECT_EQ(got, want) << table->name << " " << name_of(type) << " op " << op;
+        auto left = a;
+        kernel(left.data(), left.data(), b.data(), count);
+        EXPECT_EQ(left, want);
+        auto right = b;
+        kernel(right.data(), a.data(), right.data(), count);
+        EXPECT_EQ(right, want);
+      }
+    }
+  }
+}
+
+TEST(Kernels, PlainTypes) {
+  check_plain<std::int8_t>(DataType::i8);
+  check_plain<std::uint8_t>(DataType::u8);
+  check_plain<std::int32_t>(DataType::i32);
+  check_plain<std::uint32_t>(DataType::u32);
+  check_plain<std::int64_t>(DataType::i64);
+  check_plain<std::uint64_t>(DataType::u64);
+  check_plain<float>(DataType::f32);
+  check_plain<double>(DataType::f64);
+}
+
+TEST(Kernels, BFloatRoundsToNearestEvenAndKeepsNaN) {
+  for (const auto* table : tables()) {
+    const std::uint16_t one = 0x3f80, tiny = 0x3b80, nan = 0x7fa0, odd = 0x3f81;  // 1, 2^-8, NaN, 1 + 2^-7
+    std::uint16_t got = 0;
+    table->reduce[static_cast<int>(DataType::bf16)][0](&got, &one, &tiny, 1);
+    EXPECT_EQ(got, 0x3f80) << "1 + 2^-8 is a tie and goes to even";
+    table->reduce[static_cast<int>(DataType::bf16)][0](&got, &odd, &tiny, 1);
+    EXPECT_EQ(got, 0x3f82) << "1 + 2^-7 + 2^-8 is a tie and goes to even";
+    table->reduce[static_cast<int>(DataType::bf16)][0](&got, &nan, &one, 1);
+    EXPECT_TRUE((got & 0x7f80) == 0x7f80 && (got & 0x7f) != 0) << "NaN stays NaN";
+  }
+}
+
+TEST(Kernels, ScaleRoundsTowardZero) {
+  for (const auto* table : tables()) {
+    std::int8_t bytes[3] = {-7, 7, -128};
+    table->scale[static_cast<int>(DataType::i8)](bytes, 3, 2);
+    EXPECT_EQ(bytes[0], -3);
+    EXPECT_EQ(bytes[1], 3);
+    EXPECT_EQ(bytes[2], -64);
+    table->scale[static_cast<int>(DataType::i8)](bytes, 3, 200);
+    EXPECT_EQ(bytes[2], 0);
+    std::uint64_t wide = std::numeric_limits<std::uint64_t>::max();
+    table->scale[static_cast<int>(DataType::u64)](&wide, 1, 2);
+    EXPECT_EQ(wide, std::numeric_limits<std::uint64_t>::max() / 2);
+  }
+}
+
+}  // namespace
+}  // namespace tugline::comm

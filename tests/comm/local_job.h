@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks as threads over an in-process stand-in for the broker: the same memory, no sockets, no processes.
+// Deaths are marked by the test. The real broker has its own tests, and tests/process joins the two.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/shared_memory.h"
+#include "broker/client.h"
+#include "comm/state.h"
+#include "core/control.h"
+#include "tugline/communicator.h"
+
+namespace tugline::comm::test {
+
+/// Segments by name, and the control segment.
+class LocalJob {
+ public:
+  explicit LocalJob(int ranks);
+
+  /// The client of one rank, with its member slot alive.
+  std::shared_ptr<broker::Client> client(int rank);
+  core::ControlSegment& control() { return *control_; }
+  int size() const { return ranks_; }
+  /// Marks the rank's member dead and raises the alarm, as a lifeline does.
+  void kill(int rank, core::LossCause cause = core::LossCause::lifeline);
+  std::size_t segments() const;
+
+  // For the clients.
+  broker::Segment open_or_create(std::string_view name, std::uint64_t bytes);
+  void release(broker::SegmentId id);
+
+ private:
+  struct Entry {
+    broker::SegmentId id;
+    std::uint64_t bytes;
+    base::UniqueFd descriptor;
+    int references;
+  };
+  int ranks_;
+  std::unique_ptr<core::ControlSegment> control_;
+  mutable std::mutex mutex_;
+  std::map<std::string, Entry, std::less<>> entries_;
+  broker::SegmentId next_ = 1;
+};
+
+/// Runs `body(communicator, rank)` on one thread per rank, each with a communicator of all; rethrows the
+/// first exception that a body let escape, with its rank.
+void run_ranks(int ranks, const std::function<void(Communicator&, int)>& body);
+void run_ranks(LocalJob& job, const std::function<void(Communicator&, int)>& body);
+
+}  // namespace tugline::comm::test
