@@ -11,7 +11,12 @@ function(tugline_floor name)
   set_property(GLOBAL APPEND PROPERTY TUGLINE_FLOOR_LIBRARIES ${FLOOR_LIBRARIES})
 endfunction()
 
-# tugline_test(NAME SOURCES ... LIBRARIES ... LABELS ...): a GoogleTest program, one CTest entry.
+# Builds every test that the sanitizer builds run.
+add_custom_target(sanitized_tests)
+
+# tugline_test(NAME SOURCES ... LIBRARIES ... LABELS ... TIMEOUT seconds): a GoogleTest program, one CTest entry.
+# Labels: unit, property, contract, process, fuzz say what kind it is; no-asan and no-tsan keep it out of that
+# build; tsan takes a process test (kept out otherwise, because it forks threads away) into the TSan build.
 function(tugline_test name)
   cmake_parse_arguments(T "" "TIMEOUT" "SOURCES;LIBRARIES;LABELS" ${ARGN})
   if(NOT T_TIMEOUT)
@@ -20,5 +25,22 @@ function(tugline_test name)
   add_executable(${name} ${T_SOURCES})
   target_link_libraries(${name} PRIVATE tugline_flags ${T_LIBRARIES} GTest::gmock GTest::gtest GTest::gtest_main)
   add_test(NAME ${name} COMMAND ${name})
+  if(TUGLINE_SANITIZE)
+    tugline_sanitized_test(${name} "${T_LABELS}")
+    math(EXPR T_TIMEOUT "${T_TIMEOUT} * 3")
+  endif()
   set_tests_properties(${name} PROPERTIES TIMEOUT ${T_TIMEOUT} LABELS "${T_LABELS}")
+endfunction()
+
+# Adds the label `sanitized` to a test that this sanitizer build runs, and builds it with sanitized_tests.
+function(tugline_sanitized_test name labels)
+  if(TUGLINE_SANITIZE MATCHES "thread")
+    if("no-tsan" IN_LIST labels OR ("process" IN_LIST labels AND NOT "tsan" IN_LIST labels))
+      return()
+    endif()
+  elseif("no-asan" IN_LIST labels)
+    return()
+  endif()
+  add_dependencies(sanitized_tests ${name})
+  set(T_LABELS ${labels} sanitized PARENT_SCOPE)
 endfunction()

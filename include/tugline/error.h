@@ -6,11 +6,11 @@
 
 #include <cstdint>
 #include <exception>
-#include <source_location>
 #include <string>
 #include <string_view>
 
 #include "tugline/export.h"
+#include "tugline/source_location.h"
 
 namespace tugline {
 
@@ -72,9 +72,9 @@ struct ErrorContext {
 class TUGLINE_EXPORT Error : public std::exception {
  public:
   Error(ErrorCode code, std::string what_failed, std::string what_to_do, ErrorContext context = {},
-        std::source_location location = std::source_location::current());
+        SourceLocation location = SourceLocation::current());
   Error(ErrorCode code, Remedy remedy, std::string what_failed, std::string what_to_do,
-        ErrorContext context = {}, std::source_location location = std::source_location::current());
+        ErrorContext context = {}, SourceLocation location = SourceLocation::current());
   ~Error() override;
   Error(const Error&) = default;
   Error& operator=(const Error&) = default;
@@ -85,7 +85,7 @@ class TUGLINE_EXPORT Error : public std::exception {
   const ErrorContext& context() const noexcept { return context_; }
   const std::string& what_failed() const noexcept { return what_failed_; }
   const std::string& what_to_do() const noexcept { return what_to_do_; }
-  const std::source_location& location() const noexcept { return location_; }
+  const SourceLocation& location() const noexcept { return location_; }
 
  private:
   ErrorCode code_;
@@ -93,7 +93,7 @@ class TUGLINE_EXPORT Error : public std::exception {
   std::string what_failed_;
   std::string what_to_do_;
   ErrorContext context_;
-  std::source_location location_;
+  SourceLocation location_;
   std::string text_;
 };
 

@@ -10,7 +10,7 @@
 namespace tugline {
 namespace {
 
-std::string where_line(const ErrorContext& context, const std::source_location& location, ErrorCode code) {
+std::string where_line(const ErrorContext& context, const SourceLocation& location, ErrorCode code) {
   std::string line;
   auto add = [&](std::string part) {
     if (!line.empty()) line += ", ";
@@ -91,12 +91,12 @@ Remedy default_remedy(ErrorCode code) noexcept {
 }
 
 Error::Error(ErrorCode code, std::string what_failed, std::string what_to_do, ErrorContext context,
-             std::source_location location)
+             SourceLocation location)
     : Error(code, default_remedy(code), std::move(what_failed), std::move(what_to_do), std::move(context),
             location) {}
 
 Error::Error(ErrorCode code, Remedy remedy, std::string what_failed, std::string what_to_do,
-             ErrorContext context, std::source_location location)
+             ErrorContext context, SourceLocation location)
     : code_(code),
       remedy_(remedy),
       what_failed_(std::move(what_failed)),
