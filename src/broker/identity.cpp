@@ -7,6 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <charconv>
@@ -53,18 +54,24 @@ PidfdVerdict check_pidfd(int pidfd, pid_t expected_pid) noexcept {
   const auto bytes = ::read(info.get(), text.data(), text.size());
   if (bytes <= 0) return PidfdVerdict::not_a_pidfd;
   const std::string_view lines(text.data(), static_cast<std::size_t>(bytes));
-  // Only pidfds have this line. 0: not visible from this PID namespace, -1: already reaped.
-  constexpr std::string_view kKey = "\nPid:\t";
+  // Only pidfds have this line. It lists the process's numbers in the PID namespace of /proc, which need not
+  // be the reader's, and in all below it; -1: already reaped.
+  constexpr std::string_view kKey = "\nNSpid:";
   const auto at = lines.find(kKey);
-  if (at == std::string_view::npos) return PidfdVerdict::not_a_pidfd;
-  pid_t pid = 0;
-  const auto* first = lines.data() + at + kKey.size();
-  if (std::from_chars(first, lines.data() + lines.size(), pid).ec != std::errc())
-    return PidfdVerdict::not_a_pidfd;
-  if (expected_pid > 0 && pid > 0 && pid != expected_pid) return PidfdVerdict::other_process;
-  // A visible sender whose pidfd is of an invisible process is not the sender.
-  if (expected_pid > 0 && pid == 0) return PidfdVerdict::other_process;
-  return PidfdVerdict::genuine;
+  if (at == std::string_view::npos)
+    return lines.find("\nPid:") == std::string_view::npos ? PidfdVerdict::not_a_pidfd : PidfdVerdict::genuine;
+  if (expected_pid <= 0) return PidfdVerdict::genuine;
+  auto numbers = lines.substr(at + kKey.size());
+  numbers = numbers.substr(0, numbers.find('\n'));
+  while (!numbers.empty()) {
+    numbers.remove_prefix(1);  // a tab
+    pid_t pid = 0;
+    std::from_chars(numbers.data(), numbers.data() + numbers.size(), pid);
+    // A sender that has ended meanwhile is let in and found dead at once.
+    if (pid == expected_pid || pid == -1) return PidfdVerdict::genuine;
+    numbers = numbers.substr(std::min(numbers.find('\t'), numbers.size()));
+  }
+  return PidfdVerdict::other_process;
 }
 
 bool has_ended(int pidfd) noexcept {

@@ -145,6 +145,17 @@ void Membership::died(MemberId id, LossCause cause) {
   if (core::mark_dead(slot, cause, base::monotonic_ns())) raise_alarm();
 }
 
+std::size_t Membership::pidfds() const noexcept {
+  return static_cast<std::size_t>(std::count_if(members_.begin(), members_.end(), [](const auto& entry) {
+    return static_cast<bool>(entry.second.pidfd);
+  }));
+}
+
+void Membership::close_lingering_pidfds() noexcept {
+  for (auto& [id, member] : members_)
+    if (!member.connected) member.pidfd.reset();
+}
+
 void Membership::process_ended(MemberId id) {
   members_.erase(id);
 }

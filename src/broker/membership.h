@@ -48,8 +48,10 @@ class Membership {
   Member* find_by_connection(std::uint64_t connection) noexcept;
   /// Members with an open connection.
   std::size_t connected() const noexcept { return connected_; }
-  /// All that are remembered, the dead whose process has not ended included.
-  std::size_t remembered() const noexcept { return members_.size(); }
+  /// How many pidfds are held; the dead whose process has not ended are included.
+  std::size_t pidfds() const noexcept;
+  /// Closes the pidfds of the dead. Their slots are then not used again in this generation.
+  void close_lingering_pidfds() noexcept;
   bool all_ranks_have_joined() const noexcept;
   /// The last one that went said good-bye (true) or died (false).
   bool last_one_left() const noexcept { return last_one_left_; }

@@ -194,14 +194,16 @@ void Server::end_generation() {
   membership_.end_generation();
 }
 
-bool Server::descriptors_left(int wanted) const noexcept {
+bool Server::descriptors_left(int wanted) noexcept {
+  if (descriptors_used() + wanted <= descriptor_limit_) return true;
+  membership_.close_lingering_pidfds();
   return descriptors_used() + wanted <= descriptor_limit_;
 }
 
 int Server::descriptors_used() const noexcept {
   constexpr int kControlAndOneBeingReceived = 2;
   return standing_descriptors_ + kControlAndOneBeingReceived + static_cast<int>(connections_.size()) +
-         static_cast<int>(membership_.remembered()) + static_cast<int>(segments_.count());
+         static_cast<int>(membership_.pidfds()) + static_cast<int>(segments_.count());
 }
 
 void Server::publish_statistics() noexcept {

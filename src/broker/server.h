@@ -142,7 +142,7 @@ class Server {
   void member_leaves(Connection& connection);
 
   // descriptors that may still be opened for members and segments
-  bool descriptors_left(int wanted) const noexcept;
+  bool descriptors_left(int wanted) noexcept;
   int descriptors_used() const noexcept;
 
   ServerOptions options_;

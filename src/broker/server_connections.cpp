@@ -97,7 +97,9 @@ void Server::read_from(std::uint64_t id) {
     if (verdict == Verdict::keep) continue;
     if (verdict == Verdict::violation) {
       ++statistics_.violations;
-      base::log(base::LogLevel::warn, "broker closes connection {}: it breaks the protocol", id);
+      // Strangers must not be able to fill a log.
+      base::log(connection->member ? base::LogLevel::warn : base::LogLevel::debug,
+                "broker closes connection {}: it breaks the protocol", id);
     }
     close_connection(id, core::LossCause::socket);
     return;

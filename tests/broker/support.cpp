@@ -37,6 +37,7 @@ struct Surroundings {
     owner = ::getpid();
     ::setenv("TUGLINE_RUNTIME_DIR", path, 1);
     ::setenv("TUGLINE_BROKER_BIN", TUGLINE_TEST_BROKER_PROGRAM, 1);
+    ::setenv("TUGLINE_DEBUG", "error", 0);
     for (const char* name : {"TUGLINE_JOB", "TUGLINE_TOKEN", "TUGLINE_SOCKET_PATH"}) ::unsetenv(name);
   }
   ~Surroundings() {
