@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "operation.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "inputs.h"
+
+namespace tugline::process {
+namespace {
+
+// Elements have four bytes; a vector of words holds either type.
+template <class T>
+std::span<T> as(std::vector<std::uint32_t>& words) {
+  return {reinterpret_cast<T*>(words.data()), words.size()};
+}
+template <class T>
+std::span<const T> as(const std::vector<std::uint32_t>& words) {
+  return {reinterpret_cast<const T*>(words.data()), words.size()};
+}
+
+}  // namespace
+
+std::vector<Draw> draw_step(std::uint64_t seed, std::uint64_t step, std::size_t max_bytes) {
+  Sequence random(seed * 0x2545f4914f6cdd1du + step);
+  std::vector<Draw> draws(1 + random.below(4));
+  const auto octaves = static_cast<std::uint64_t>(std::bit_width(max_bytes / 8));
+  for (auto& draw : draws) {
+    // Any of the seven, all-reduces more often.
+    const auto kind = random.below(10);
+    draw.kind = &draw == &draws.front() || kind >= 7 ? Kind::all_reduce : static_cast<Kind>(kind);
+    draw.type = random.below(2) == 0 ? DataType::f32 : DataType::i32;
+    const auto octave = std::size_t{8} << random.below(octaves);
+    draw.bytes = std::min(max_bytes, octave + random.below(octave)) / 4 * 4;
+    draw.salt = random.below(1000);
+  }
+  return draws;
+}
+
+Operation::Operation(const Draw& draw, const std::vector<std::uint32_t>& members, std::uint32_t self)
+    : draw_(draw), members_(members), self_(self), count_(draw.bytes / 4) {
+  const auto size = members.size();
+  const bool wide_input = draw.kind == Kind::reduce_scatter || draw.kind == Kind::all_to_all;
+  const bool wide_output = draw.kind == Kind::all_gather || draw.kind == Kind::all_to_all;
+  if (draw.kind == Kind::barrier) return;
+  send_.resize(wide_input ? count_ * size : count_);
+  recv_.assign(wide_output ? count_ * size : count_, 0xffffffffu);
+  if (draw.type == DataType::f32)
+    fill(as<float>(send_), members[self], draw.salt);
+  else
+    fill(as<std::int32_t>(send_), members[self], draw.salt);
+}
+
+void Operation::run(Communicator& comm, const Target& target) {
+  const auto size = static_cast<std::uint32_t>(members_.size());
+  const auto root = static_cast<int>(draw_.salt % size);
+  switch (draw_.kind) {
+    case Kind::all_reduce:
+      return comm.all_reduce(send_.data(), recv_.data(), count_, draw_.type, ReduceOp::sum, target);
+    case Kind::all_gather:
+      return comm.all_gather(send_.data(), recv_.data(), count_, draw_.type, target);
+    case Kind::reduce_scatter:
+      return comm.reduce_scatter(send_.data(), recv_.data(), count_, draw_.type, ReduceOp::sum, target);
+    case Kind::broadcast:
+      return comm.broadcast(send_.data(), recv_.data(), count_, draw_.type, root, target);
+    case Kind::all_to_all:
+      return comm.all_to_all(send_.data(), recv_.data(), count_, draw_.type, target);
+    case Kind::barrier:
+      return comm.barrier(target);
+    case Kind::ring_of_messages: {
+      Group group;
+      comm.send(send_.data(), count_, draw_.type, static_cast<int>((self_ + 1) % size), group);
+      comm.recv(recv_.data(), count_, draw_.type, static_cast<int>((self_ + size - 1) % size), group);
+      if (target.has_stream())
+        group.run(target.stream());
+      else
+        group.run();
+      return;
+    }
+  }
+}
+
+template <class T>
+bool Operation::is_right_as() const {
+  const auto result = as<T>(recv_);
+  const auto size = members_.size();
+  const auto block = [&](std::size_t rank) { return result.subspan(rank * count_, count_); };
+  switch (draw_.kind) {
+    case Kind::all_reduce:
+      return is_sum(result, members_, draw_.salt, 0);
+    case Kind::reduce_scatter:
+      return is_sum(result, members_, draw_.salt, self_ * count_);
+    case Kind::broadcast:
+      return is_sum(result, {members_[draw_.salt % size]}, draw_.salt, 0);
+    case Kind::ring_of_messages:
+      return is_sum(result, {members_[(self_ + size - 1) % size]}, draw_.salt, 0);
+    case Kind::all_gather:
+    case Kind::all_to_all: {
+      const auto first = draw_.kind == Kind::all_to_all ? self_ * count_ : 0;
+      for (std::size_t rank = 0; rank < size; ++rank)
+        if (!is_sum(block(rank), {members_[rank]}, draw_.salt, first)) return false;
+      return true;
+    }
+    case Kind::barrier:
+      return true;
+  }
+  return false;
+}
+
+bool Operation::is_right() const {
+  return draw_.type == DataType::f32 ? is_right_as<float>() : is_right_as<std::int32_t>();
+}
+
+std::uint64_t Operation::shared_hash(std::uint64_t hash) const noexcept {
+  const bool shared =
+      draw_.kind == Kind::all_reduce || draw_.kind == Kind::all_gather || draw_.kind == Kind::broadcast;
+  return shared ? hash_of(std::span<const std::uint32_t>(recv_), hash) : hash;
+}
+
+}  // namespace tugline::process

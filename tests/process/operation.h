@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// One operation of a worker's step: drawn from the seed, run, and checked.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "tugline/communicator.h"
+
+namespace tugline::process {
+
+enum class Kind : std::uint8_t {
+  all_reduce,
+  all_gather,
+  reduce_scatter,
+  broadcast,
+  all_to_all,
+  barrier,
+  ring_of_messages,  ///< a group: send to the next rank, receive from the one before
+};
+
+/// The same on all ranks.
+struct Draw {
+  Kind kind = Kind::all_reduce;
+  DataType type = DataType::f32;  ///< f32 or i32
+  std::size_t bytes = 8;          ///< of one rank's block
+  std::uint64_t salt = 0;
+};
+
+/// Operations of one step; the first is an all-reduce. Depends on its arguments alone.
+std::vector<Draw> draw_step(std::uint64_t seed, std::uint64_t step, std::size_t max_bytes);
+
+/// An operation's buffers, and what it computes.
+class Operation {
+ public:
+  /// `members`: original ranks by present rank; `self`: present rank.
+  Operation(const Draw& draw, const std::vector<std::uint32_t>& members, std::uint32_t self);
+  void run(Communicator& comm, const Target& target);
+  /// True when the result is what the members' inputs give. Call after the operation has ended.
+  bool is_right() const;
+  /// Of a result that is the same on all ranks; else of nothing.
+  std::uint64_t shared_hash(std::uint64_t hash) const noexcept;
+
+ private:
+  template <class T>
+  bool is_right_as() const;
+
+  Draw draw_;
+  std::vector<std::uint32_t> members_;
+  std::uint32_t self_;
+  std::size_t count_;  ///< elements of a block
+  std::vector<std::uint32_t> send_;
+  std::vector<std::uint32_t> recv_;
+};
+
+}  // namespace tugline::process
