@@ -73,6 +73,25 @@ TEST(PlanBuilders, StepsStayBoundedForLargeMessages) {
   }
 }
 
+TEST(PlanBuilders, WhatAFlagCannotCountIsNotBuilt) {
+  // Two slots of 64 bytes: a ring of 256 ranks passes an item of 64 bytes in each of 510 turns.
+  PlanRequest request;
+  request.collective = Collective::all_reduce;
+  request.ranks = 256;
+  request.scratch_bytes = 128;
+  request.only_rank = 3;
+  const std::uint64_t most_rounds = kMaxFlagValue / 510;
+  request.bytes = 256 * 64 * most_rounds;
+  EXPECT_TRUE(can_build("ring", request));
+  request.bytes += 256 * 64;
+  EXPECT_FALSE(can_build("ring", request));
+
+  request.ranks = 2;
+  request.scratch_bytes = 1 << 10;
+  request.bytes = 1 << 30;
+  for (auto name : builder_names()) EXPECT_FALSE(can_build(name, request)) << name;
+}
+
 TEST(PlanBuilders, NonsenseIsRefusedByFieldAndValue) {
   const auto text_of = [](PlanRequest request) -> std::string {
     try {

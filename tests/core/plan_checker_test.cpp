@@ -21,8 +21,8 @@ TEST(PlanChecker, ProvesWhatTheBuildersMake) {
     ASSERT_TRUE(result.ok) << describe(name, request) << "\n" << result.problem;
     ++proven[std::string(name) + " " + std::string(name_of(request.collective))];
   };
-  for_each_case({1, 2, 3, 4, 5, 6, 7, 8, 9}, {0, 1, 13, 14, 1001, 5000}, prove);
-  for_each_case({16, 33}, {1, 1001}, prove);
+  for_each_case({1, 2, 3, 4, 5, 6, 7, 8, 9}, {0, 1, 13, 1001, 5000}, prove);
+  for_each_case({16, 33}, {1001}, prove);
   for_each_case({64}, {517}, prove);
   // one_shot and one_shot_packet serve six collectives, ring four, two_shot and point_to_point one.
   EXPECT_EQ(proven.size(), 6u + 6u + 4u + 1u + 1u);
@@ -203,6 +203,7 @@ TEST_F(BrokenPlan, StepFields) {
   expect([](Program& p) { p[2].peer = kEveryone; }, "peer: rank -1 does not exist");
   expect([](Program& p) { p[1].flag = 7; }, "flag: 7 does not exist");
   expect([](Program& p) { p[2].value = 0; }, "value: flags start at 0");
+  expect([](Program& p) { p[2].value = kMaxFlagValue + 1; }, "value: 1048576 is above the largest");
   expect([](Program& p) { p[3].bytes = 30; }, "bytes: 30 is not a multiple of element_bytes 4");
   expect([](Program& p) { p[3].kind = static_cast<StepKind>(99); }, "kind 99 does not exist");
   expect([](Program& p) { p[3].second.space = static_cast<Space>(9); }, "space 9 does not exist");

@@ -168,7 +168,8 @@ class StepCheck {
       return fmt::format("flag: {} does not exist, flags are 0 to {}", step_.flag, kFlagsPerPair - 1);
     }
     if (step_.value == 0) return "value: flags start at 0, use 1 or more";
-    return {};
+    if (step_.value <= kMaxFlagValue) return {};
+    return fmt::format("value: {} is above the largest flag value {}", step_.value, kMaxFlagValue);
   }
 
   const Plan& plan_;

@@ -44,6 +44,7 @@ std::optional<Pipeline> lay_out(const PlanRequest& request, std::uint64_t length
   pipeline.chunk =
       std::min({round_up(std::max<std::uint64_t>(chunk, 1), unit), limit, round_up(length, unit)});
   pipeline.stride = pipeline.chunk;
+  if (pipeline.chunks() > kMaxFlagValue) return std::nullopt;
   pipeline.slots = std::min(slots, pipeline.chunks());
   return pipeline;
 }

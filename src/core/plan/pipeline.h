@@ -19,7 +19,7 @@
 
 namespace tugline::core {
 
-inline constexpr std::uint64_t kSmallestChunkBytes = 8 << 10;
+inline constexpr std::uint64_t kSmallestChunkBytes = 16 << 10;
 /// Below this chunk size a deeper pipeline does not pay for its smaller chunks.
 inline constexpr std::uint64_t kShortChunkBytes = 2 << 10;
 
@@ -50,7 +50,8 @@ struct Pipeline {
 };
 
 /// Lays out a pipeline with exactly `slots` slots (fewer when there are fewer chunks) in the request's
-/// scratch; none when not even one element per piece fits. `chunk` is the wish, made smaller to fit.
+/// scratch; none when not even one element per piece fits, or when chunks are too many to be counted by a
+/// flag. `chunk` is the wish, made smaller to fit.
 std::optional<Pipeline> lay_out(const PlanRequest& request, std::uint64_t length, std::uint64_t pieces,
                                 std::uint64_t slots, std::uint64_t chunk) noexcept;
 /// A symmetric pipeline: four slots and lead 1, or two slots and lead 0 where scratch is short.

@@ -76,6 +76,8 @@ inline constexpr std::int32_t kMaxPlanRanks = 256;
 inline constexpr std::uint64_t kPacketBytes = 56;
 /// Flags per ordered pair of ranks; a flag starts each operation at 0 and only grows within it.
 inline constexpr std::uint32_t kFlagsPerPair = 7;
+/// Largest value of a flag within one operation: executors count operations in the bits above.
+inline constexpr std::uint32_t kMaxFlagValue = (1u << 20) - 1;
 
 struct Step {
   StepKind kind = StepKind::copy;

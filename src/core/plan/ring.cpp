@@ -169,11 +169,13 @@ std::optional<Pipeline> ring_pipeline(const PlanRequest& request) noexcept {
         std::max(block_of(request.bytes, request.element_bytes, request.ranks, 0).bytes(),
                  block_of(request.bytes, request.element_bytes, request.ranks, request.ranks - 1).bytes());
   }
-  const std::uint64_t wish = preferred_chunk(request, length);
+  // Flags count items, and every chunk is an item in each turn.
+  const std::uint64_t most_rounds = kMaxFlagValue / static_cast<std::uint64_t>(items_per_round(request));
+  const std::uint64_t wish = std::max(preferred_chunk(request, length), length / most_rounds + 1);
   for (std::uint64_t slots : std::array<std::uint64_t, 3>{8, 4, 2}) {
     // Every block's chunk is an item, so there are more items than chunks: keep the slots that lay_out drops.
     auto pipeline = lay_out(request, length, 1, slots, wish);
-    if (!pipeline) continue;
+    if (!pipeline || pipeline->chunks() > most_rounds) continue;
     pipeline->slots = slots;
     if (pipeline->chunk >= std::min(wish, kShortChunkBytes) || slots == 2) return pipeline;
   }
