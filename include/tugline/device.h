@@ -24,7 +24,9 @@ class Device;
 class Stream;
 
 enum class DeviceKind : std::uint8_t { host, cuda };
-TUGLINE_EXPORT std::string_view name_of(DeviceKind kind) noexcept;
+constexpr std::string_view name_of(DeviceKind kind) noexcept {
+  return kind == DeviceKind::host ? "host" : kind == DeviceKind::cuda ? "cuda" : "?";
+}
 
 struct DeviceInfo {
   DeviceKind kind = DeviceKind::host;

@@ -11,7 +11,7 @@
 namespace tugline::base {
 namespace {
 
-/// Where the memory controller of this process is, and the names of its files.
+/// Where a controller of this process is, and the names of its files.
 struct Place {
   bool unified = true;  // cgroup v2
   std::string mount;    // mount point
@@ -56,21 +56,21 @@ std::uint64_t sum_rows(const std::string& path, std::initializer_list<std::strin
 }
 
 /// The cgroup path of this process from /proc/self/cgroup: lines "id:controllers:path".
-std::optional<std::string> own_path(const std::string& root, bool unified) {
+std::optional<std::string> own_path(const std::string& root, bool unified, std::string_view controller) {
   std::ifstream file(root + "/proc/self/cgroup");
   for (std::string line; std::getline(file, line);) {
     const auto first = line.find(':');
     const auto second = first == std::string::npos ? first : line.find(':', first + 1);
     if (second == std::string::npos) continue;
     const auto controllers = line.substr(first + 1, second - first - 1);
-    if (unified ? controllers.empty() : lists(controllers, "memory")) return line.substr(second + 1);
+    if (unified ? controllers.empty() : lists(controllers, controller)) return line.substr(second + 1);
   }
   return std::nullopt;
 }
 
-/// All memory controllers that this process can see. A line of mountinfo is
+/// All mounts of a controller ("memory", "cpu") that this process can see. A line of mountinfo is
 ///   id parent device root mount options [tags...] - type source super-options
-std::vector<Place> find_places(const std::string& root) {
+std::vector<Place> find_places(const std::string& root, std::string_view controller) {
   std::vector<Place> places;
   std::ifstream file(root + "/proc/self/mountinfo");
   for (std::string line; std::getline(file, line);) {
@@ -78,8 +78,8 @@ std::vector<Place> find_places(const std::string& root) {
     const auto dash = std::find(words.begin(), words.end(), "-");
     if (words.size() < 6 || words.end() - dash < 4) continue;
     const bool unified = dash[1] == "cgroup2";
-    if (!unified && !(dash[1] == "cgroup" && lists(dash[3], "memory"))) continue;
-    auto path = own_path(root, unified);
+    if (!unified && !(dash[1] == "cgroup" && lists(dash[3], controller))) continue;
+    auto path = own_path(root, unified, controller);
     if (!path) continue;
     // A container sees its own part of the tree as the mount's root; what lies outside it is not visible.
     const auto& mount_root = words[3];
@@ -108,18 +108,51 @@ void tighten(std::optional<CgroupMemory>& memory, const std::string& directory, 
   memory->free_bytes = std::min(memory->free_bytes, room);
 }
 
-}  // namespace
-
-std::optional<CgroupMemory> read_cgroup_memory(const std::string& root) {
-  std::optional<CgroupMemory> memory;
-  for (auto& place : find_places(root)) {
+/// Calls `visit(directory, unified)` for this process's group and all above it.
+template <class Visit>
+void walk_up(const std::string& root, std::string_view controller, Visit&& visit) {
+  for (auto& place : find_places(root, controller)) {
     for (;;) {
-      tighten(memory, place.mount + place.path, place.unified);
+      visit(place.mount + place.path, place.unified);
       if (place.path.empty()) break;
       place.path.resize(place.path.rfind('/'));
     }
   }
+}
+
+/// Quota over period of one group. "max", -1 (version 1) and missing files are no limit.
+std::optional<double> processor_quota(const std::string& directory, bool unified) {
+  std::optional<std::uint64_t> quota;
+  std::optional<std::uint64_t> period;
+  if (unified) {
+    std::ifstream file(directory + "/cpu.max");
+    std::uint64_t microseconds = 0;
+    if (file >> microseconds) quota = microseconds;
+    if (quota && file >> microseconds) period = microseconds;
+  } else {
+    quota = read_number(directory + "/cpu.cfs_quota_us");
+    period = read_number(directory + "/cpu.cfs_period_us");
+  }
+  if (!quota || !period || *period == 0) return std::nullopt;
+  return static_cast<double>(*quota) / static_cast<double>(*period);
+}
+
+}  // namespace
+
+std::optional<CgroupMemory> read_cgroup_memory(const std::string& root) {
+  std::optional<CgroupMemory> memory;
+  walk_up(root, "memory",
+          [&](const std::string& directory, bool unified) { tighten(memory, directory, unified); });
   return memory;
+}
+
+std::optional<double> cgroup_processor_limit(const std::string& root) {
+  std::optional<double> limit;
+  walk_up(root, "cpu", [&](const std::string& directory, bool unified) {
+    const auto quota = processor_quota(directory, unified);
+    if (quota) limit = limit ? std::min(*limit, *quota) : *quota;
+  });
+  return limit;
 }
 
 std::optional<std::uint64_t> cgroup_memory_limit() {

@@ -24,16 +24,6 @@ void require_same_kind(const char* operation, const Device& stream_device, const
 
 }  // namespace
 
-std::string_view name_of(DeviceKind kind) noexcept {
-  switch (kind) {
-    case DeviceKind::host:
-      return "host";
-    case DeviceKind::cuda:
-      return "cuda";
-  }
-  return "?";
-}
-
 Device::~Device() = default;
 
 bool EventRef::is_done() const {

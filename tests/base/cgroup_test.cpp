@@ -8,6 +8,7 @@
 
 namespace {
 
+using tugline::base::cgroup_processor_limit;
 using tugline::base::read_cgroup_memory;
 
 /// A made-up root with /proc and a control group tree.
@@ -54,6 +55,29 @@ TEST_F(CgroupTest, Version1InAContainerThatSeesItsOwnPartOnly) {
   ASSERT_TRUE(memory);
   EXPECT_EQ(memory->limit_bytes, 5000U);
   EXPECT_EQ(memory->free_bytes, 0U);
+}
+
+TEST_F(CgroupTest, ProcessorLimitOfVersion2IsTheTightestOnTheWayUp) {
+  write("/proc/self/cgroup", "0::/jobs/one\n");
+  write("/proc/self/mountinfo", "30 25 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
+  EXPECT_FALSE(cgroup_processor_limit(root_));
+  write("/sys/fs/cgroup/jobs/one/cpu.max", "max 100000\n");
+  EXPECT_FALSE(cgroup_processor_limit(root_));
+  write("/sys/fs/cgroup/jobs/cpu.max", "250000 100000\n");
+  EXPECT_EQ(cgroup_processor_limit(root_), 2.5);
+  write("/sys/fs/cgroup/jobs/one/cpu.max", "75000 50000\n");
+  EXPECT_EQ(cgroup_processor_limit(root_), 1.5);
+}
+
+TEST_F(CgroupTest, ProcessorLimitOfVersion1) {
+  write("/proc/self/cgroup", "5:cpu,cpuacct:/docker/abc\n4:memory:/docker/abc\n");
+  write("/proc/self/mountinfo",
+        "41 25 0:31 /docker/abc /sys/fs/cgroup/cpu ro - cgroup cgroup rw,cpu,cpuacct\n");
+  write("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n");
+  write("/sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");
+  EXPECT_FALSE(cgroup_processor_limit(root_));
+  write("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "50000\n");
+  EXPECT_EQ(cgroup_processor_limit(root_), 0.5);
 }
 
 TEST_F(CgroupTest, NoLimitIsNone) {
