@@ -45,7 +45,7 @@ struct Settings {
   bool check = true;
   bool deterministic = true;
   std::string plan;
-  std::uint64_t scratch_bytes = 8U << 20U;
+  std::uint64_t scratch_bytes = 2U << 20U;
   // Machine.
   std::uint32_t host_devices = 1;
   std::string kernel;

@@ -140,9 +140,16 @@ struct alignas(kLine) Doorbell {
   std::atomic<std::uint32_t> sleeping;  ///< 1 while the owner sleeps or is about to
 };
 
+/// The cores a rank may run on, as it found them when it came.
+struct alignas(kLine) CoreSet {
+  static constexpr std::size_t kWords = 16;
+  std::atomic<std::uint64_t> words[kWords];  ///< bit c of word w: core 64 * w + c
+};
+
 struct Board {
   alignas(kLine)
       std::atomic<std::uint32_t> members[kMaxRanks];  ///< member id + 1 by original rank, 0: not here yet
+  CoreSet cores[kMaxRanks];                           ///< by original rank; written before `members`
   Doorbell doorbells[kMaxRanks];                      ///< by original rank
   core::AgreementBoard agreements;
 };

@@ -32,6 +32,7 @@ std::shared_ptr<CommunicatorState> CommunicatorState::split(int color, int key) 
   Identity identity;
   identity.name = fmt::format("{}.{}.{}", identity_.name, number, color);
   identity.size = static_cast<std::uint32_t>(ranks.size());
+  identity.own_core = place_.own_core;
   for (std::uint32_t i = 0; i < ranks.size(); ++i) {
     if (ranks[i] == epoch->rank) identity.rank = i;
     // All of them have taken part in the exchange, so all are on the board.

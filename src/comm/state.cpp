@@ -63,7 +63,10 @@ CommunicatorState::CommunicatorState(std::shared_ptr<broker::Client> client, Dev
       board_(static_cast<Board*>(board_mapping_.data())),
       control_(&client_->control()),
       agreement_(board_->agreements, identity_.rank, identity_.size) {
+  publish_cores();
   board_->members[identity_.rank].store(client_->member() + 1, std::memory_order_release);
+  place_.own_core = identity_.own_core;
+  waiting_decided_ = !identity_.members.empty();
   place_.control = control_;
   place_.doorbell = &board_->doorbells[identity_.rank];
   scratch_bytes_ = std::min(base::settings().scratch_bytes, kScratchLimit / identity_.size);
@@ -156,6 +159,7 @@ Status CommunicatorState::execute_exclusively(const Call& call) {
   if (call.generation != epoch.generation) return {ErrorCode::stale_epoch, -1, 0, call.generation};
   if (failed_.load(std::memory_order_acquire)) return status();
   if (epoch.size == 1) return run_alone(call);
+  if (!waiting_decided_) decide_how_to_wait();
 
   auto alarm = [this] { return look_at_alarm(); };
   if (fits_one_shot_packet(call) && !forced_plan_ && base::settings().plan.empty() &&

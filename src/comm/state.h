@@ -28,6 +28,7 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
     std::string name;        ///< unique among the job's communicators
     std::uint32_t rank = 0;  ///< original rank
     std::uint32_t size = 1;  ///< original size
+    bool own_core = false;   ///< known already from the communicator it was split from
     std::vector<broker::MemberId>
         members;  ///< by original rank; empty: they register on the board as they come
   };
@@ -79,6 +80,8 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   Status execute(const Call& call);
   Status execute_exclusively(const Call& call);
   Status run_alone(const Call& call) noexcept;
+  void publish_cores() noexcept;
+  void decide_how_to_wait() noexcept;
 
   Status failure_of(const Epoch& epoch) const noexcept;
   bool gone(std::uint32_t original) const noexcept;
@@ -100,6 +103,7 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   Board* board_ = nullptr;
   core::ControlSegment* control_ = nullptr;
   std::uint64_t scratch_bytes_ = 0;
+  bool waiting_decided_ = false;
 
   mutable std::mutex epoch_mutex_;
   std::shared_ptr<Epoch> epoch_;
