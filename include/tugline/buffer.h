@@ -16,6 +16,9 @@ namespace tugline {
 
 namespace memory {
 
+/// count * element_bytes; throws Error{invalid_argument} when no memory can be that large.
+TUGLINE_EXPORT std::size_t bytes_of(std::size_t count, std::size_t element_bytes);
+
 /// A mapped shared segment with its reference at the broker.
 class TUGLINE_EXPORT SharedAllocation {
  public:
@@ -62,7 +65,8 @@ struct NamedBufferOptions {
 
 /// A buffer found by name, published in versions by one writer and read by many. Version 0 is the zeroed
 /// buffer that nobody has published yet. One writer at a time; who writes is recorded, and a new writer takes
-/// over from a dead one.
+/// over from one that has left or died (for that its process must have ended, which is waited for). Until the
+/// first next() the elements are mapped read-only.
 template <Element T>
 class NamedBuffer {
  public:
@@ -71,15 +75,20 @@ class NamedBuffer {
   std::size_t size() const noexcept { return count_; }
   /// Last published version.
   std::uint64_t version() const noexcept { return memory_->version(); }
-  /// True when the writer died while it wrote the only copy.
+  /// True when the writer died or left while it wrote the only copy, until that is published anew.
   bool torn() const noexcept { return memory_->torn(); }
   /// The last published version's elements. With two copies they stay whole until the version after next is
-  /// begun. Throws Error{torn}.
+  /// begun; with one copy a living writer may be at work on them: who reads beside a writer takes two copies.
+  /// Throws Error{torn}.
   std::span<const T> current() const { return {static_cast<const T*>(memory_->current()), count_}; }
-  /// The elements to write next. With two copies they hold an older version; with one copy the buffer is
-  /// marked dirty. Throws Error{invalid_usage} when another living member is the writer.
+  /// The elements to write next. With two copies they hold an older version, or what a former writer left
+  /// unpublished; with one copy they are the current ones, and the buffer is marked dirty. Throws
+  /// Error{invalid_usage} when another living member is the writer, Error{stale_epoch} when this member has
+  /// been removed.
   std::span<T> next() { return {static_cast<T*>(memory_->next()), count_}; }
-  /// Makes next() the current version. Blocks; a release store: who sees the version sees the elements.
+  /// Makes next() the current version, which must be larger than the last (Error{invalid_argument} names
+  /// both). A release store: who sees the version sees the elements. Throws Error{invalid_usage} without a
+  /// next() since the last publish().
   void publish(std::uint64_t version) { memory_->publish(version); }
 
  private:

@@ -52,12 +52,12 @@ class TUGLINE_EXPORT Job {
   /// Memory of `count` elements that the broker holds: shared, zeroed, zero-copy where the backend can.
   template <Element T>
   Buffer<T> allocate(std::size_t count) {
-    return Buffer<T>(allocate_bytes(count * sizeof(T)), count);
+    return Buffer<T>(allocate_bytes(memory::bytes_of(count, sizeof(T))), count);
   }
   /// Opens or makes the named buffer: survives the death of every rank, published in versions.
   template <Element T>
   NamedBuffer<T> named_buffer(std::string_view name, std::size_t count, NamedBufferOptions options = {}) {
-    return NamedBuffer<T>(named_buffer_bytes(name, count * sizeof(T), options), count);
+    return NamedBuffer<T>(named_buffer_bytes(name, memory::bytes_of(count, sizeof(T)), options), count);
   }
 
   /// Small values for rendezvous, at most 3 KiB each.

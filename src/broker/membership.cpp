@@ -27,6 +27,7 @@ void Membership::begin_generation(int size) {
   segment->version = core::kControlVersion;
   segment->capacity = core::kMaxMembers;
   segment->world_size = static_cast<std::uint32_t>(size);
+  segment->generation = ++generation_;
   control_fd_ = std::make_shared<const base::UniqueFd>(std::move(descriptor));
   control_mapping_ = std::move(mapping);
   size_ = size;
@@ -74,6 +75,7 @@ Member& Membership::join(int rank, int size, std::uint64_t connection, base::Uni
   slot.pid_namespace.store(0, std::memory_order_relaxed);
   slot.heartbeat.store(0, std::memory_order_relaxed);
   slot.died_at_ns.store(0, std::memory_order_relaxed);
+  slot.ended.store(0, std::memory_order_relaxed);
   slot.status.store(MemberStatus{MemberState::joining, LossCause::none, incarnation}.encode(),
                     std::memory_order_release);
   rank_has_joined_[static_cast<std::size_t>(rank)] = true;
@@ -157,6 +159,11 @@ void Membership::close_lingering_pidfds() noexcept {
 }
 
 void Membership::process_ended(MemberId id) {
+  if (members_.contains(id)) {
+    auto& slot = control().members[id];
+    slot.ended.store(1, std::memory_order_release);
+    base::futex_wake(slot.ended);
+  }
   members_.erase(id);
 }
 

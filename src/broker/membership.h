@@ -77,6 +77,7 @@ class Membership {
   void raise_alarm() noexcept;
 
   int configured_size_;
+  std::uint32_t generation_ = 0;
   int size_ = 0;
   std::shared_ptr<const base::UniqueFd> control_fd_;  // shared with replies that are still to be sent
   base::Mapping control_mapping_;

@@ -64,7 +64,10 @@ struct alignas(64) MemberSlot {
   std::atomic<std::uint64_t> heartbeat;      ///< ticks; written by the member alone
   std::atomic<std::uint64_t> died_at_ns;     ///< CLOCK_MONOTONIC of the notice, valid once dead
   std::atomic<std::uint32_t> pid_namespace;  ///< inode of its PID namespace: where `pid` means something
-  std::atomic<std::uint32_t> reserved[7];
+  /// 1 once the broker knows that the member's process runs no more: memory that it could write may be used
+  /// again. Later than the notice of its death. Also a futex word.
+  std::atomic<std::uint32_t> ended;
+  std::atomic<std::uint32_t> reserved[6];
 };
 static_assert(sizeof(MemberSlot) == 64);
 
@@ -73,6 +76,7 @@ struct ControlSegment {
   std::uint32_t version;
   std::uint32_t capacity;    ///< kMaxMembers
   std::uint32_t world_size;  ///< ranks the job was started with
+  std::uint32_t generation;  ///< which one of its broker's control segments this is, from 1
   /// Grows by one whenever some member becomes dead, some communicator is aborted, or the broker goes. Every
   /// wait polls it; it is also the futex word that long sleepers are woken by.
   alignas(64) std::atomic<std::uint32_t> alarm;

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// The job's memory: what Job's templates call.
+#include "api/job_state.h"
+#include "memory/allocation.h"
+#include "memory/named_memory.h"
+#include "tugline/job.h"
+
+namespace tugline {
+
+std::shared_ptr<memory::SharedAllocation> Job::allocate_bytes(std::size_t bytes) {
+  return memory::allocate(state_->client, bytes);
+}
+
+std::shared_ptr<memory::NamedMemory> Job::named_buffer_bytes(std::string_view name, std::size_t bytes,
+                                                             const NamedBufferOptions& options) {
+  return memory::open_named(state_->client, name, bytes, options);
+}
+
+}  // namespace tugline
