@@ -25,12 +25,15 @@ std::chrono::steady_clock::time_point time_point_of(std::uint64_t deadline_ns) {
               "use the same tugline for all processes of a job", {.operation = std::string(operation)});
 }
 
-void throw_if_failure(const core::FrameView& frame, std::string_view operation) {
-  core::Failure failure;
-  if (!core::decode(frame, failure)) return;
+[[noreturn]] void throw_failure(core::Failure failure, std::string_view operation) {
   const auto code = failure.code == ErrorCode::ok ? ErrorCode::internal : failure.code;
   throw Error(code, std::move(failure.what_failed), std::move(failure.what_to_do),
               {.operation = std::string(operation), .native_code = failure.native_code});
+}
+
+void throw_if_failure(const core::FrameView& frame, std::string_view operation) {
+  core::Failure failure;
+  if (core::decode(frame, failure)) throw_failure(std::move(failure), operation);
 }
 
 }  // namespace
@@ -49,7 +52,8 @@ std::uint32_t Channel::next_request() noexcept {
       return request;
 }
 
-void Channel::throw_broker_lost(std::string_view operation) const {
+void Channel::throw_lost(std::string_view operation) const {
+  if (parting_) throw_failure(*parting_, operation);
   throw Error(ErrorCode::broker_lost, fmt::format("the broker at {} is gone", broker_name_),
               "start the job again; named memory that it held is lost",
               {.operation = std::string(operation)});
@@ -68,7 +72,8 @@ void Channel::send(const core::FrameWriter& frame, std::uint64_t deadline_ns, st
       case SendOutcome::sent:
         return;
       case SendOutcome::closed:
-        throw_broker_lost(operation);
+        // What the broker said before it closed can still be read; wait() finds that or the end.
+        return;
       case SendOutcome::too_many_descriptors:
         throw Error(ErrorCode::out_of_memory, "too many descriptors of this user are in flight",
                     "raise the limit of open files: ulimit -n", {.operation = std::string(operation)});
@@ -89,7 +94,7 @@ Answer Channel::exchange(const core::FrameWriter& frame, std::uint32_t request, 
                 {.operation = std::string(operation)});
   {
     std::lock_guard lock(mutex_);
-    if (lost_) throw_broker_lost(operation);
+    if (lost_) throw_lost(operation);
     waiting_.emplace(request, Waiting{});
   }
   try {
@@ -111,7 +116,7 @@ Answer Channel::wait(std::uint32_t request, std::uint64_t deadline_ns, std::stri
       waiting_.erase(at);
       return answer;
     }
-    if (lost_) throw_broker_lost(operation);
+    if (lost_) throw_lost(operation);
     if (base::monotonic_ns() >= deadline_ns) throw_timed_out(operation);
     if (somebody_reads_)
       changed_.wait_until(lock, time_point_of(deadline_ns));
@@ -140,6 +145,12 @@ void Channel::hand_out(std::unique_lock<std::mutex>& lock, Received received, co
   const auto fault = received.outcome == ReceiveOutcome::message ? core::parse_frame(bytes, frame)
                                                                  : core::FrameFault::too_short;
   if (fault != core::FrameFault::none && fault != core::FrameFault::version) {
+    lost_ = true;
+    return;
+  }
+  if (core::Failure failure; frame.request == 0 && core::decode(frame, failure)) {
+    // It concerns no single request: the broker says it before it closes.
+    parting_ = std::move(failure);
     lost_ = true;
     return;
   }

@@ -55,7 +55,7 @@ class Channel {
   void read_for_all(std::unique_lock<std::mutex>& lock, std::uint64_t deadline_ns);
   void hand_out(std::unique_lock<std::mutex>& lock, Received received, const FrameBuffer& buffer);
   void give_back_late_segment(const core::FrameView& frame) noexcept;
-  [[noreturn]] void throw_broker_lost(std::string_view operation) const;
+  [[noreturn]] void throw_lost(std::string_view operation) const;
   [[noreturn]] void throw_timed_out(std::string_view operation) const;
 
   base::UniqueFd socket_;
@@ -68,6 +68,7 @@ class Channel {
   std::unordered_map<std::uint32_t, Waiting> waiting_;
   bool somebody_reads_ = false;
   bool lost_ = false;
+  std::optional<core::Failure> parting_;  // why the broker closes, if it said so
 };
 
 }  // namespace tugline::broker

@@ -111,7 +111,8 @@ class Server {
 
   // server_connections.cpp: connections come, are read, written and go
   void accept_all();
-  void turn_away();
+  void accept_with_reserve();
+  void turn_away(base::UniqueFd socket);
   void read_from(std::uint64_t id);
   void flush(Connection& connection);
   void cut_off(Connection& connection) noexcept;

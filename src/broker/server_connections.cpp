@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How connections come, are read, are written and go.
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -41,32 +42,31 @@ void Server::accept_all() {
       continue;
     }
     if (errno == EINTR || errno == ECONNABORTED) continue;
-    if (errno == EMFILE || errno == ENFILE) turn_away();
+    if (errno == EMFILE || errno == ENFILE) accept_with_reserve();
     return;
   }
 }
 
 // The table is full: without this the connection would stay in the queue and the loop would spin on it.
-void Server::turn_away() {
+void Server::accept_with_reserve() {
   reserve_.reset();
-  base::UniqueFd socket(::accept4(endpoint_->listener(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (socket) {
-    Connection connection;
-    connection.socket = std::move(socket);
-    reply_failure(connection, 0,
-                  Error(ErrorCode::out_of_memory, "the broker has no descriptor left for a new member",
-                        "raise the broker's limit of open files (ulimit -n), or end members"));
-    ++statistics_.refused;
-  }
+  turn_away(base::UniqueFd(::accept4(endpoint_->listener(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)));
   reserve_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
 }
 
-void Server::adopt(base::UniqueFd socket) {
+void Server::turn_away(base::UniqueFd socket) {
+  if (!socket) return;
   Connection connection;
-  connection.id = ++last_connection_;
-  connection.accepted_ns = base::monotonic_ns();
-  connection.peer = peer_identity(socket.get());
   connection.socket = std::move(socket);
+  reply_failure(connection, 0,
+                Error(ErrorCode::out_of_memory,
+                      fmt::format("the broker has {} of {} descriptors in use, a member needs two",
+                                  descriptors_used(), descriptor_limit_),
+                      "raise the broker's limit of open files (ulimit -n), or end members"));
+  ++statistics_.refused;
+}
+
+void Server::adopt(base::UniqueFd socket) {
   ++statistics_.accepted;
   // Silent ones make room for the new one, oldest first: a good member says Hello at once.
   while (half_open_.size() >= std::max<std::size_t>(1, options_.max_half_open) ||
@@ -74,6 +74,13 @@ void Server::adopt(base::UniqueFd socket) {
     ++statistics_.refused;
     close_connection(half_open_.front(), core::LossCause::socket);
   }
+  // Without room for its pidfd, its Hello would arrive cut off.
+  if (!descriptors_left(1)) return turn_away(std::move(socket));
+  Connection connection;
+  connection.id = ++last_connection_;
+  connection.accepted_ns = base::monotonic_ns();
+  connection.peer = peer_identity(socket.get());
+  connection.socket = std::move(socket);
   // Little room for replies that are not read: descriptors in flight count against the broker.
   const int send_bytes = 8192;
   ::setsockopt(connection.socket.get(), SOL_SOCKET, SO_SNDBUF, &send_bytes, sizeof(send_bytes));

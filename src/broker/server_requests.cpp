@@ -80,12 +80,6 @@ Server::Verdict Server::handle_hello(Connection& connection, const core::FrameVi
   if (descriptors.empty() || check_pidfd(descriptors[0].get(), connection.peer.pid) != PidfdVerdict::genuine)
     throw Error(ErrorCode::permission_denied, "the member sends no pidfd of its own process",
                 "join through the library, in the process that connects", {.rank = hello.rank});
-  if (!descriptors_left(1))
-    throw Error(ErrorCode::out_of_memory,
-                fmt::format("the broker has {} of {} descriptors in use, a member needs two",
-                            descriptors_used(), descriptor_limit_),
-                "raise the broker's limit of open files (ulimit -n), or release segments");
-
   if (membership_.begins_anew(hello.rank, hello.size)) end_generation();
   auto& member = membership_.join(hello.rank, hello.size, connection.id, std::move(descriptors[0]));
   connection.member = member.id;
