@@ -64,6 +64,10 @@ HostGraph::HostGraph(GraphBody body, std::string where) : body_(std::move(body))
 
 HostGraph::~HostGraph() = default;
 
+bool HostGraph::is_orphaned() const noexcept {
+  return !helpers_.empty() && helpers_.front()->is_orphaned();
+}
+
 HostGraph::Turn HostGraph::next_launch(std::shared_ptr<EventRecord> finished) {
   Turn turn{std::unique_lock(launch_mutex_), nullptr};
   turn.previous = std::exchange(last_launch_, std::move(finished));

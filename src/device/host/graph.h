@@ -26,6 +26,8 @@ class HostGraph {
   HostGraph& operator=(const HostGraph&) = delete;
 
   const GraphBody& body() const noexcept { return body_; }
+  /// True in a forked child when the helpers' threads stayed in the parent.
+  bool is_orphaned() const noexcept;
 
   /// Orders launches one behind the other, as CUDA does: gives the previous launch's end (null at first) and
   /// makes `finished` the end of this one. The lock is held while the launch is enqueued, so that the order

@@ -4,9 +4,12 @@
 #include <fmt/format.h>
 
 #include <atomic>
+#include <mutex>
+#include <new>
 #include <system_error>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "base/log.h"
 #include "device/host/event.h"
@@ -55,6 +58,16 @@ void report_bad_handle(const char* what, std::uintptr_t handle) noexcept {
             what, handle);
 }
 
+// Threads of the parent process cannot be waited for in a forked child: what has them stays as it is until
+// the child ends.
+template <class Object>
+void abandon(std::shared_ptr<Object> object) noexcept {
+  static std::mutex mutex;
+  static auto* const kept = new std::vector<std::shared_ptr<Object>>;
+  std::lock_guard lock(mutex);
+  kept->push_back(std::move(object));
+}
+
 // The last owner of a stream may be held by one of its own tasks, whose thread cannot wait for itself.
 void destroy_elsewhere(std::shared_ptr<StreamOfDevice> stream) noexcept {
   auto* kept = new (std::nothrow) std::shared_ptr<StreamOfDevice>(stream);
@@ -83,13 +96,13 @@ std::uintptr_t HostDevice::create_stream() {
 }
 
 void HostDevice::destroy_stream(std::uintptr_t stream) noexcept {
-  if (in_forked_child()) return;  // its thread is the parent's; the memory goes with the child
   if (stream == default_stream_) {
     base::log(base::LogLevel::error, "destruction of the default stream of host:{} is refused", info_.index);
     return;
   }
   auto removed = handles().streams.remove(stream);
   if (removed == nullptr) return report_bad_handle("stream", stream);
+  if (removed->stream.is_orphaned()) return abandon(std::move(removed));
   if (removed->stream.is_running_here()) destroy_elsewhere(std::move(removed));
 }
 
@@ -128,15 +141,15 @@ void HostDevice::launch_graph(std::uintptr_t graph, std::uintptr_t stream) {
   stream_of(stream, info_).launch(handles().graphs.shared(graph));
 }
 void HostDevice::destroy_graph(std::uintptr_t graph) noexcept {
-  if (in_forked_child()) return;
-  if (handles().graphs.remove(graph) == nullptr) report_bad_handle("graph", graph);
+  auto removed = handles().graphs.remove(graph);
+  if (removed == nullptr) return report_bad_handle("graph", graph);
+  if (removed->is_orphaned()) abandon(std::move(removed));
 }
 
 std::uintptr_t HostDevice::create_event() {
   return handles().events.add(std::make_shared<HostEvent>(info_.index));
 }
 void HostDevice::destroy_event(std::uintptr_t event) noexcept {
-  if (in_forked_child()) return;
   if (handles().events.remove(event) == nullptr) report_bad_handle("event", event);
 }
 void HostDevice::record_event(std::uintptr_t event, std::uintptr_t stream) {

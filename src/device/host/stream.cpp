@@ -154,7 +154,7 @@ void HostStream::sync() {
   Lock lock(mutex_);
   refuse_when_capturing("sync");
   refuse_own_task("sync");
-  refuse_in_forked_child();
+  refuse_orphaned();
   wait_until_finished(lock, enqueued_);
   if (FailurePtr failure = take_failure()) {
     lock.unlock();

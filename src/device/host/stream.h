@@ -26,10 +26,6 @@
 
 namespace tugline::device::host {
 
-/// True in a process that was forked off after this library was loaded: threads of streams did not come
-/// along, so nothing may wait for them.
-bool in_forked_child() noexcept;
-
 /// Thread-safe, the destructor excepted.
 class HostStream {
  public:
@@ -62,6 +58,9 @@ class HostStream {
 
   /// True on the thread that runs a task of this stream at the moment.
   bool is_running_here() const noexcept { return executor_.load(std::memory_order_relaxed) == thread_mark(); }
+  /// True in a forked child when the thread stayed in the parent: nothing may wait for this stream, nor
+  /// destroy it. Streams without a thread at the time of the fork go on in the child.
+  bool is_orphaned() const noexcept;
   /// Starts the thread now instead of with the first task. Throws Error{system}.
   void start();
 
@@ -117,7 +116,7 @@ class HostStream {
   bool capturing();
   void refuse_when_capturing(const char* operation);
   void refuse_own_task(const char* operation) const;
-  void refuse_in_forked_child() const;
+  void refuse_orphaned() const;
   void work();
   FailurePtr perform(Item& item, FailurePtr failure) noexcept;
   void set_failure(FailurePtr failure) noexcept;
@@ -142,6 +141,7 @@ class HostStream {
   std::shared_ptr<Capture> capture_;
   std::size_t lane_ = 0;
   std::thread thread_;
+  std::atomic<std::uint32_t> thread_process_ = 0;  // which process started it, counted in forks; 0: no thread
 };
 
 }  // namespace tugline::device::host

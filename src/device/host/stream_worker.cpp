@@ -18,20 +18,23 @@ struct Overloaded : Functions... {
   using Functions::operator()...;
 };
 
-std::atomic<bool> forked = false;
+// Counts up in each forked child, so that a thread's process can be told from this one without a system call.
+std::atomic<std::uint32_t> process_generation = 1;
 [[maybe_unused]] const int fork_hook =
-    ::pthread_atfork(nullptr, nullptr, [] { forked.store(true, std::memory_order_relaxed); });
+    ::pthread_atfork(nullptr, nullptr, [] { process_generation.fetch_add(1, std::memory_order_relaxed); });
 
 }  // namespace
 
-bool in_forked_child() noexcept {
-  return forked.load(std::memory_order_relaxed);
+bool HostStream::is_orphaned() const noexcept {
+  const std::uint32_t started_in = thread_process_.load(std::memory_order_relaxed);
+  return started_in != 0 && started_in != process_generation.load(std::memory_order_relaxed);
 }
 
-void HostStream::refuse_in_forked_child() const {
-  if (!in_forked_child()) return;
-  throw Error(ErrorCode::invalid_usage, "use of a host stream in a forked child, where no thread serves it",
-              "use the library in the parent only, or call exec in the child",
+void HostStream::refuse_orphaned() const {
+  if (!is_orphaned()) return;
+  throw Error(ErrorCode::invalid_usage,
+              "use of a host stream in a forked child, while its thread is the parent's",
+              "make streams of your own in the child, fork before work is enqueued, or call exec",
               {.operation = "enqueue", .device = where_});
 }
 
@@ -56,11 +59,12 @@ void HostStream::start_locked() {
                 {.operation = "start of a stream", .device = where_, .native_code = error.code().value()});
   }
   pthread_sigmask(SIG_SETMASK, &previous, nullptr);
+  thread_process_.store(process_generation.load(std::memory_order_relaxed), std::memory_order_relaxed);
   pthread_setname_np(thread_.native_handle(), "tugline-stream");
 }
 
 std::uint64_t HostStream::push(Item item) {
-  refuse_in_forked_child();
+  refuse_orphaned();
   start_locked();
   queue_.push_back(std::move(item));
   state_.fetch_or(kQueued, std::memory_order_relaxed);
