@@ -133,7 +133,7 @@ TEST(PlanMutation, TheCheckerRefusesWhatIsBroken) {
   for_each_case({2, 3, 4, 5}, {7, 300}, [&](auto name, const PlanRequest& request) {
     if (request.scratch_bytes == (4 << 10)) cases.emplace_back(name, request);
   });
-  for_each_case({3}, {2000},
+  for_each_case({3}, {1100},
                 [&](auto name, const PlanRequest& request) { cases.emplace_back(name, request); });
 
   for (const auto& [name, request] : cases) {
