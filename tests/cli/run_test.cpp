@@ -190,6 +190,18 @@ TEST(Run, RanksDieWhenTheCommandIsKilled) {
   EXPECT_TRUE(command.nothing_left());
 }
 
+TEST(Run, NohupHoldsForTheRanksToo) {
+  auto before = ::signal(SIGHUP, SIG_IGN);
+  Command command(run_shell(2, {}, "echo ready; read line; kill -HUP $$; echo stayed"), {.input = "go\n"});
+  ::signal(SIGHUP, before);
+  ASSERT_TRUE(command.wait_for("ready", 2));
+  command.signal(SIGHUP);
+  auto ended = command.wait();
+  EXPECT_EQ(ended.exit_code, 0);
+  EXPECT_THAT(ended.output, HasSubstr("[0] stayed"));
+  EXPECT_THAT(ended.output, HasSubstr("[1] stayed"));
+}
+
 TEST(Run, EndsWhenNobodyReadsItsOutput) {
   Command command(run_shell(2, {}, "while :; do echo y; done"), {.close_output_early = true});
   auto ended = command.wait();

@@ -19,10 +19,7 @@ struct Dispatch {
     return kExitOk;
   }
   int operator()(const RunOptions& options) const { return run(options); }
-  int operator()(const BenchOptions&) const {
-    throw tugline::Error(tugline::ErrorCode::unsupported, "this build has no communicator to measure",
-                         "build with src/comm and src/api");
-  }
+  int operator()(const BenchOptions& options) const { return bench(options); }
   int operator()(const PlanOptions& options) const { return plan(options); }
   int operator()(const DoctorOptions& options) const { return doctor(options); }
   int operator()(const ConfigOptions& options) const { return config(options); }

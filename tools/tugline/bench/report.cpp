@@ -81,7 +81,7 @@ void Report::begin() const {
                   std::string_view wrong) {
     return fmt::format("  {:>8}  {:>6}  {:>6}  {:>6}", time, algorithm, bus, wrong);
   };
-  fmt::print("# {:>57}{:>34}{:>34}\n", "", "out-of-place", "in-place");
+  fmt::print("# {:>72}{:>33}\n", "out-of-place", "in-place");
   fmt::print("# {:>10}  {:>12}  {:>8}  {:>6}  {:>6}{}{}\n", "size", "count", "type", "redop", "root",
              group("time", "algbw", "busbw", "#wrong"), group("time", "algbw", "busbw", "#wrong"));
   fmt::print("# {:>10}  {:>12}  {:>8}  {:>6}  {:>6}{}{}\n", "(B)", "(elements)", "", "", "",

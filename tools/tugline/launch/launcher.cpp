@@ -83,6 +83,7 @@ class Launcher {
   void start() {
     DescriptorRoom room(request_.prefix == Prefix::rank ? 2 * request_.ranks : 0);
     auto null_in = open_null(O_RDONLY);
+    std::vector<Spawned> starting;  // several at a time: each takes a descriptor until its program runs
     bool use_input = ::isatty(0) == 0;
     for (int r = 0; r < request_.ranks; ++r) {
       SpawnRequest spawning{.program = request_.program,
@@ -101,8 +102,13 @@ class Launcher {
       spawning.standard_error = err ? err.get() : 2;
       if (request_.binding == Binding::core) spawning.cpu = cpus_[static_cast<std::size_t>(r) % cpus_.size()];
       spawning.descriptors = room.before();
-      rank.pid = spawn(spawning);
+      starting.emplace_back(spawning);
+      rank.pid = starting.back().pid();
       ranks_.push_back(std::move(rank));
+      if (starting.size() == 8 || r + 1 == request_.ranks) {
+        for (auto& spawned : starting) spawned.confirm();
+        starting.clear();
+      }
     }
   }
 
@@ -176,7 +182,6 @@ class Launcher {
   void handle(int signal) {
     if (signal == SIGCHLD) {
       reap();
-      reap_orphans();
       return;
     }
     stop_signal_ = signal;
@@ -202,7 +207,7 @@ class Launcher {
     }
   }
 
-  void reap() {
+  void reap_ranks() {
     for (auto& rank : ranks_) {
       int status = 0;
       if (rank.end || ::waitpid(rank.pid, &status, WNOHANG) != rank.pid) continue;
@@ -220,13 +225,18 @@ class Launcher {
     }
   }
 
-  /// Orphans that have come to this process end as its children. The broker's end stays for its owner.
-  void reap_orphans() const noexcept {
-    siginfo_t info{};
-    while (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0 &&
-           info.si_pid != request_.broker) {
-      ::waitpid(info.si_pid, nullptr, WNOHANG);
-      info.si_pid = 0;
+  /// Takes the ends of ranks, and of orphans that have come to this process. The broker's stays for its
+  /// owner.
+  void reap() {
+    while (true) {
+      reap_ranks();
+      siginfo_t next{};
+      if (::waitid(P_ALL, 0, &next, WEXITED | WNOHANG | WNOWAIT) != 0) return;
+      if (next.si_pid == 0 || next.si_pid == request_.broker) return;
+      // A rank may have ended since reap_ranks() looked; its end must not be taken for an orphan's.
+      bool rank = std::any_of(ranks_.begin(), ranks_.end(),
+                              [&next](const Rank& each) { return each.pid == next.si_pid && !each.end; });
+      if (!rank) ::waitpid(next.si_pid, nullptr, WNOHANG);
     }
   }
 
@@ -234,9 +244,10 @@ class Launcher {
   void end_tree() noexcept {
     auto kill_from = kill_at_.value_or(Clock::now() + request_.grace);
     std::set<pid_t> asked;
+    stopping_ = true;  // what ends from here on is no news
     try {
       while (!tree_ended_) {
-        reap_orphans();
+        reap();
         auto left = descendants(request_.broker);
         tree_ended_ = left.empty();
         for (pid_t pid : left) {

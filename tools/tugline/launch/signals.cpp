@@ -12,9 +12,16 @@ namespace tugline::cli {
 Signals::Signals() {
   sigset_t set;
   sigemptyset(&set);
-  for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) sigaddset(&set, signal);
+  for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) {
+    struct sigaction before {};
+    // Who runs it under nohup, or in the background of a script, wants these ignored; blocked they would
+    // come.
+    bool ignored = ::sigaction(signal, nullptr, &before) == 0 && before.sa_handler == SIG_IGN;
+    if (!ignored || signal == SIGCHLD) sigaddset(&set, signal);
+  }
   pthread_sigmask(SIG_BLOCK, &set, &before_);
   pipe_before_ = ::signal(SIGPIPE, SIG_IGN);
+  ::signal(SIGCHLD, SIG_DFL);  // ignored, as some parents leave it, it would take the ranks' exit codes away
   descriptor_.reset(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!descriptor_) {
     throw Error(ErrorCode::system, "cannot make a descriptor for signals",

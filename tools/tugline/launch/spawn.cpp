@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 #include <sched.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -47,7 +46,8 @@ std::vector<char*> pointers(const std::vector<std::string>& strings) {
   if (::dup2(request.standard_input, 0) < 0 || ::dup2(request.standard_output, 1) < 0 ||
       ::dup2(request.standard_error, 2) < 0)
     fail();
-  for (int signal = 1; signal < NSIG; ++signal) ::signal(signal, SIG_DFL);
+  // What the user had ignored (nohup) stays so; only the launcher's own doing is undone.
+  ::signal(SIGPIPE, SIG_DFL);
   sigset_t none;
   sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -58,39 +58,39 @@ std::vector<char*> pointers(const std::vector<std::string>& strings) {
 
 }  // namespace
 
-pid_t spawn(const SpawnRequest& request) {
+Spawned::Spawned(const SpawnRequest& request) : program_(request.program) {
   auto argv = pointers(request.arguments);
   auto envp = pointers(request.environment);
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) {
-    throw Error(ErrorCode::system, fmt::format("cannot make a pipe to start \"{}\"", request.program),
+    throw Error(ErrorCode::system, fmt::format("cannot make a pipe to start \"{}\"", program_),
                 "raise the limit of open descriptors (ulimit -n)", {.native_code = errno});
   }
-  base::UniqueFd reading(ends[0]);
+  report_.reset(ends[0]);
   base::UniqueFd writing(ends[1]);
   pid_t parent = ::getpid();
-  pid_t child = ::fork();
-  if (child < 0) {
-    throw Error(ErrorCode::system, fmt::format("cannot fork to start \"{}\"", request.program),
+  pid_ = ::fork();
+  if (pid_ < 0) {
+    throw Error(ErrorCode::system, fmt::format("cannot fork to start \"{}\"", program_),
                 "raise the limit of processes (ulimit -u) or of the cgroup (pids.max)",
                 {.native_code = errno});
   }
-  if (child == 0) become(request, argv.data(), envp.data(), parent, writing.get());
+  if (pid_ == 0) become(request, argv.data(), envp.data(), parent, writing.get());
   // Both sides do it, so that it holds for whoever comes first; EACCES: the child has already run execve.
-  ::setpgid(child, child);
-  writing.reset();
+  ::setpgid(pid_, pid_);
+}
+
+void Spawned::confirm() {
   int code = 0;
   ssize_t got = 0;
   do {
-    got = ::read(reading.get(), &code, sizeof code);
+    got = ::read(report_.get(), &code, sizeof code);
   } while (got < 0 && errno == EINTR);
-  if (got == 0) return child;
-  while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
-  }
+  report_.reset();
+  if (got == 0) return;
   std::string help = code == ENOEXEC ? "give it a first line such as #!/bin/sh, or name its interpreter"
                                      : "check that it is a program for this machine";
-  throw Error(ErrorCode::system, fmt::format("cannot start \"{}\"", request.program), help,
-              {.native_code = code});
+  throw Error(ErrorCode::system, fmt::format("cannot start \"{}\"", program_), help, {.native_code = code});
 }
 
 }  // namespace tugline::cli

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "base/unique_fd.h"
+
 namespace tugline::cli {
 
 struct SpawnRequest {
@@ -22,8 +24,21 @@ struct SpawnRequest {
   int cpu = -1;                       ///< -1: wherever the parent may run
 };
 
-/// Forks and execs. Returns once the program runs; throws Error{system} that names it and errno when it
-/// cannot be started. The child leads its own process group and gets SIGKILL if the calling thread ends.
-pid_t spawn(const SpawnRequest& request);
+/// A process that has been forked and is on its way to its program.
+class Spawned {
+ public:
+  /// Forks. The child leads its own process group, gets SIGKILL if the calling thread ends, and takes over
+  /// the limits, masks and signals that are ignored here, but SIGPIPE, which becomes the default. Throws
+  /// Error{system}.
+  explicit Spawned(const SpawnRequest& request);
+  pid_t pid() const noexcept { return pid_; }
+  /// Blocks until the program runs; throws Error{system} that names it and errno when it cannot be started.
+  void confirm();
+
+ private:
+  std::string program_;
+  pid_t pid_ = 0;
+  base::UniqueFd report_;
+};
 
 }  // namespace tugline::cli
