@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* kSeeHelp = "see train_fashion --help";
 
-tugline::ErrorContext context() {
+tugline::ErrorContext command_line() {
   tugline::ErrorContext context;
   context.operation = "command line";
   return context;
@@ -48,8 +48,9 @@ constexpr const char* kExamples = R"(Examples:
 
 }  // namespace
 
-UsageError::UsageError(std::string what_failed, std::string what_to_do)
-    : Error(tugline::ErrorCode::invalid_argument, std::move(what_failed), std::move(what_to_do), context()) {}
+UsageError::UsageError(std::string what_failed, std::string what_to_do, std::source_location location)
+    : Error(tugline::ErrorCode::invalid_argument, std::move(what_failed), std::move(what_to_do),
+            command_line(), location) {}
 
 std::optional<Options> parse_options(int argc, char** argv) {
   Options options;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <source_location>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,8 @@ namespace train_fashion {
 /// A wrong command line: exit code 2.
 class UsageError : public tugline::Error {
  public:
-  UsageError(std::string what_failed, std::string what_to_do);
+  UsageError(std::string what_failed, std::string what_to_do,
+             std::source_location location = std::source_location::current());
 };
 
 /// A rank, as numbered when the job started, and the step (from 0) at which something happens to it.
