@@ -30,22 +30,22 @@ Membership::Membership(tugline::Communicator communicator)
 
 void Membership::settle(std::uint64_t step, const std::function<void()>& work) {
   for (;;) {
-    std::int64_t noticed = 0;
+    noticed_ns_ = 0;
     try {
       work();
     } catch (const tugline::Error& error) {
       if (!is_loss(error)) throw;
-      noticed = now_ns();
+      loss_noticed();
     }
     const std::int64_t before = now_ns();
     const tugline::Outcome outcome = communicator_.agree();
     agreeing_ns_ += now_ns() - before;
-    if (outcome.membership_changed()) take_over(outcome, step, noticed);
+    if (outcome.membership_changed()) take_over(outcome, step);
     if (outcome.committed()) return;
   }
 }
 
-void Membership::take_over(const tugline::Outcome& outcome, std::uint64_t step, std::int64_t noticed_ns) {
+void Membership::take_over(const tugline::Outcome& outcome, std::uint64_t step) {
   MembershipChange change;
   change.step = step;
   change.redone = !outcome.committed();
@@ -53,7 +53,7 @@ void Membership::take_over(const tugline::Outcome& outcome, std::uint64_t step, 
   change.agreement = outcome.agreement();
   change.epoch = outcome.epoch();
   change.agreed_ns = now_ns();
-  change.noticed_ns = noticed_ns != 0 ? noticed_ns : change.agreed_ns;
+  change.noticed_ns = noticed_ns_ != 0 ? noticed_ns_ : change.agreed_ns;
   for (const auto& lost : outcome.lost()) {
     change.lost.push_back({members_.at(static_cast<std::size_t>(lost.rank)), lost.reason});
   }
@@ -62,6 +62,10 @@ void Membership::take_over(const tugline::Outcome& outcome, std::uint64_t step, 
                        [&](const auto& lost) { return lost.rank == member; });
   });
   changes_.push_back(std::move(change));
+}
+
+void Membership::loss_noticed() noexcept {
+  if (noticed_ns_ == 0) noticed_ns_ = now_ns();
 }
 
 void Membership::operation_done() noexcept {

@@ -40,6 +40,8 @@ class Membership {
   /// Runs `work` until an agreement commits it. `work` may throw the loss of a peer, and is then run again;
   /// all its other errors pass through. Every rank calls it in the same order.
   void settle(std::uint64_t step, const std::function<void()>& work);
+  /// Tells within `work` that an operation has failed, before the clean-up that ends in the error.
+  void loss_noticed() noexcept;
   /// Tells that an operation of the current membership was completed.
   void operation_done() noexcept;
 
@@ -50,12 +52,13 @@ class Membership {
   std::int64_t agreeing_ns() const noexcept { return agreeing_ns_; }
 
  private:
-  void take_over(const tugline::Outcome& outcome, std::uint64_t step, std::int64_t noticed_ns);
+  void take_over(const tugline::Outcome& outcome, std::uint64_t step);
 
   tugline::Communicator communicator_;
   std::vector<int> members_;
   std::vector<MembershipChange> changes_;
   std::int64_t agreeing_ns_ = 0;
+  std::int64_t noticed_ns_ = 0;  ///< of the current attempt, 0: nothing
 };
 
 }  // namespace train_fashion

@@ -48,7 +48,7 @@ constexpr const char* kExamples = R"(Examples:
 
 }  // namespace
 
-UsageError::UsageError(std::string what_failed, std::string what_to_do, std::source_location location)
+UsageError::UsageError(std::string what_failed, std::string what_to_do, tugline::SourceLocation location)
     : Error(tugline::ErrorCode::invalid_argument, std::move(what_failed), std::move(what_to_do),
             command_line(), location) {}
 

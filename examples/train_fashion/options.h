@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
-#include <source_location>
 #include <string>
 #include <vector>
 
@@ -17,7 +16,7 @@ namespace train_fashion {
 class UsageError : public tugline::Error {
  public:
   UsageError(std::string what_failed, std::string what_to_do,
-             std::source_location location = std::source_location::current());
+             tugline::SourceLocation location = tugline::SourceLocation::current());
 };
 
 /// A rank, as numbered when the job started, and the step (from 0) at which something happens to it.

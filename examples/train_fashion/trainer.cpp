@@ -101,6 +101,7 @@ void Trainer::attempt(std::uint64_t step) {
     }
     waiting_ns_ += exchange_.take_waiting_after(backward_end_ns_);
   } catch (const tugline::Error&) {
+    membership_.loss_noticed();
     compute_.sync();  // it reads and writes what the next attempt does
     exchange_.drain();
     waiting_ns_ += exchange_.take_waiting_after(backward_end_ns_);

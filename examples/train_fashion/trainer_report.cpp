@@ -25,7 +25,8 @@ std::uint64_t hash_of_outcomes(const std::vector<MembershipChange>& changes) {
   for (const auto& change : changes) {
     text += fmt::format("step {} agreement {} epoch {} size {} redone {}:", change.step, change.agreement,
                         change.epoch, change.size_after, change.redone);
-    for (const auto& lost : change.lost) text += fmt::format(" {} {}", lost.rank, lost.reason);
+    for (const auto& lost : change.lost)
+      text += fmt::format(" {}", lost.rank);  // why is each rank's own view
   }
   return hash_of(std::as_bytes(std::span(text)));
 }
