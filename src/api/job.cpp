@@ -13,8 +13,8 @@
 namespace tugline {
 namespace {
 
-// Every member of this process takes host devices of its own: a blocking call of one rank-thread holds its device's
-// default stream until the peers have come, and they may be threads of the same process.
+// Every member of this process takes host devices of its own: a blocking call of one rank-thread holds its
+// device's default stream until the peers have come, and they may be threads of the same process.
 int take_device_indices(int count) {
   static std::atomic<int> next{0};
   return next.fetch_add(count);
@@ -42,7 +42,9 @@ Job& Job::operator=(Job&& other) noexcept {
   return *this;
 }
 
-Job::~Job() { leave(); }
+Job::~Job() {
+  leave();
+}
 
 Job Job::join(const JobOptions& options) {
   auto state = std::make_unique<api::JobState>();
@@ -68,14 +70,23 @@ Job Job::join(const JobOptions& options) {
   return Job(std::move(state));
 }
 
-int Job::rank() const noexcept { return state_->identity.rank; }
-int Job::size() const noexcept { return state_->identity.size; }
-const std::string& Job::name() const noexcept { return state_->client->job(); }
-int Job::device_count() const noexcept { return static_cast<int>(state_->devices.size()); }
+int Job::rank() const noexcept {
+  return state_->identity.rank;
+}
+int Job::size() const noexcept {
+  return state_->identity.size;
+}
+const std::string& Job::name() const noexcept {
+  return state_->client->job();
+}
+int Job::device_count() const noexcept {
+  return static_cast<int>(state_->devices.size());
+}
 
 Device& Job::device(int index) {
   if (index < 0 || index >= device_count())
-    throw Error(ErrorCode::invalid_argument, fmt::format("device {} is outside 0..{}", index, device_count() - 1),
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("device {} is outside 0..{}", index, device_count() - 1),
                 "raise JobOptions::host_devices or TUGLINE_HOST_DEVICES, or name a smaller index");
   return *state_->devices[static_cast<std::size_t>(index)];
 }
@@ -92,7 +103,9 @@ Communicator Job::communicator() {
   return *state_->world;
 }
 
-void Job::put(std::string_view key, std::string_view value) { state_->client->put(key, value); }
+void Job::put(std::string_view key, std::string_view value) {
+  state_->client->put(key, value);
+}
 
 std::string Job::get(std::string_view key, std::chrono::milliseconds deadline) {
   return state_->client->get(key, deadline);

@@ -20,8 +20,8 @@ class JobState {
   std::shared_ptr<broker::Client> client;
   std::vector<Device*> devices;  ///< of this member: rank-threads of one process do not share streams
 
-  std::mutex mutex;                    ///< guards `world`
-  std::optional<Communicator> world;   ///< made by the first call of communicator()
+  std::mutex mutex;                   ///< guards `world`
+  std::optional<Communicator> world;  ///< made by the first call of communicator()
 };
 
 }  // namespace tugline::api

@@ -229,7 +229,8 @@ std::shared_ptr<const core::Plan> CommunicatorState::plan_for(const Call& call, 
   const auto& layout = epoch.bank.layout();
   request.scratch_bytes = (call.is_message() ? layout.pair_bytes : layout.scratch_bytes) / kHalves;
   if (forced_plan_ && forced_plan_->collective == request.collective &&
-      forced_plan_->ranks == request.ranks && forced_plan_->bytes == request.bytes)
+      forced_plan_->ranks == request.ranks && forced_plan_->bytes == request.bytes &&
+      forced_plan_->root == request.root && forced_plan_->in_place == request.in_place)
     return forced_plan_;
 
   const Descriptor descriptor = describe(call);

@@ -138,6 +138,42 @@ INSTANTIATE_TEST_SUITE_P(Sizes, Collectives,
                                            Case{8, 16384}),
                          case_name);
 
+// Whether a call is in place is each rank's own business: their plans must fit together all the same.
+TEST(Forms, RanksMayMixThem) {
+  for (int ranks : {2, 3}) {
+    for (std::size_t count : {std::size_t{2}, std::size_t{999}, std::size_t{70001}}) {
+      run_ranks(ranks, [&](Communicator& comm, int rank) {
+        const bool in_place = rank % 2 == 0;
+        const auto own = count * static_cast<std::size_t>(rank);
+        const auto total = count * static_cast<std::size_t>(ranks);
+
+        Elements sum(DataType::f32, count, rank, 1), into(DataType::f32, count);
+        comm.all_reduce(sum.data(), in_place ? sum.data() : into.data(), count, DataType::f32, ReduceOp::sum);
+        ASSERT_EQ(in_place ? sum : into, reduced(DataType::f32, count, ReduceOp::sum, ranks, 1));
+
+        Elements mine(DataType::i32, count, rank, 2), gathered(DataType::i32, total);
+        gathered.paste(mine, own);
+        comm.all_gather(in_place ? gathered.at(own) : mine.data(), gathered.data(), count, DataType::i32);
+        for (int from = 0; from < ranks; ++from)
+          ASSERT_EQ(gathered.part(count * static_cast<std::size_t>(from), count),
+                    Elements(DataType::i32, count, from, 2));
+
+        Elements wide(DataType::i32, total, rank, 3), block(DataType::i32, count);
+        comm.reduce_scatter(wide.data(), in_place ? wide.at(own) : block.data(), count, DataType::i32,
+                            ReduceOp::sum);
+        ASSERT_EQ(in_place ? wide.part(own, count) : block,
+                  reduced(DataType::i32, total, ReduceOp::sum, ranks, 3).part(own, count));
+
+        Elements swapped(DataType::f64, total, rank, 4), got(DataType::f64, total);
+        comm.all_to_all(swapped.data(), in_place ? swapped.data() : got.data(), count, DataType::f64);
+        for (int from = 0; from < ranks; ++from)
+          ASSERT_EQ((in_place ? swapped : got).part(count * static_cast<std::size_t>(from), count),
+                    Elements(DataType::f64, total, from, 4).part(own, count));
+      });
+    }
+  }
+}
+
 class TypesAndOperators : public ::testing::TestWithParam<int> {};
 
 TEST_P(TypesAndOperators, AllReduceAndReduceScatter) {

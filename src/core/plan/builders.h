@@ -13,6 +13,8 @@ struct PlanRequest {
   std::int32_t root = 0;
   std::uint64_t element_bytes = 4;
   std::uint64_t bytes = 0;  ///< as Plan::bytes counts
+  /// Each rank's own business: the plans of one request in both forms lay out scratch and raise flags alike,
+  /// so that ranks may mix them.
   bool in_place = false;
   bool average = false;             ///< the operator is avg: every result gets one scale step
   std::uint64_t scratch_bytes = 0;  ///< scratch available per rank; the plan uses at most this much

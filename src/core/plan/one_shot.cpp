@@ -196,7 +196,9 @@ std::optional<Pipeline> one_shot_pipeline(const PlanRequest& request) noexcept {
     case Collective::all_to_all:
       return symmetric_pipeline(request, request.bytes, peers);
     case Collective::reduce_scatter:
-      return symmetric_pipeline(request, request.bytes, request.in_place ? peers + 1 : peers);
+      // The last piece is where an in-place rank accumulates; the others have it too, for ranks may mix forms
+      // and must agree on where things lie.
+      return symmetric_pipeline(request, request.bytes, peers + 1);
     default:
       return symmetric_pipeline(request, request.bytes, 1);
   }
