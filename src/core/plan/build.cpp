@@ -151,12 +151,12 @@ Plan build(std::string_view builder, const PlanRequest& request) {
 }
 
 const std::vector<std::string_view>& builder_names() noexcept {
-  static const std::vector<std::string_view> names = [] {
+  static const std::vector<std::string_view> kNames = [] {
     std::vector<std::string_view> all;
     for (const Builder& builder : kBuilders) all.push_back(builder.name);
     return all;
   }();
-  return names;
+  return kNames;
 }
 
 }  // namespace tugline::core

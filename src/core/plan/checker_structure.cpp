@@ -82,21 +82,21 @@ class StepCheck {
       case StepKind::put_packet:
         return first({payload(0), place("source", step_.source)});
       case StepKind::copy_packet:
-        return first({peer(kOrSelf), own_destination(), payload(step_.source.offset)});
+        return first({peer(Peers::or_self), own_destination(), payload(step_.source.offset)});
       case StepKind::reduce_packet:
-        return first({peer(kOrSelf), own_destination(), payload(step_.source.offset),
+        return first({peer(Peers::or_self), own_destination(), payload(step_.source.offset),
                       aligned("destination", step_.destination.offset),
                       aligned("source", step_.source.offset), aligned("bytes", step_.bytes)});
       case StepKind::signal:
-        return first({peer(kOrEveryone), flag()});
+        return first({peer(Peers::or_everyone), flag()});
       case StepKind::wait:
-        return first({peer(kOthers), flag()});
+        return first({peer(Peers::others), flag()});
     }
     return fmt::format("kind {} does not exist", static_cast<int>(step_.kind));
   }
 
  private:
-  enum Peers { kOthers, kOrSelf, kOrEveryone };
+  enum class Peers { others, or_self, or_everyone };
 
   static std::string first(std::initializer_list<std::string> problems) {
     for (const std::string& problem : problems) {
@@ -156,11 +156,12 @@ class StepCheck {
     return fmt::format("bytes: {} from {} on do not fit a packet of {}", step_.bytes, offset, kPacketBytes);
   }
   std::string peer(Peers allowed) const {
-    if (allowed == kOrEveryone && step_.peer == kEveryone) return {};
+    if (allowed == Peers::or_everyone && step_.peer == kEveryone) return {};
     if (step_.peer < 0 || step_.peer >= plan_.ranks) {
       return fmt::format("peer: rank {} does not exist, ranks are 0 to {}", step_.peer, plan_.ranks - 1);
     }
-    if (allowed != kOrSelf && step_.peer == self_) return fmt::format("peer: rank {} is this rank", self_);
+    if (allowed != Peers::or_self && step_.peer == self_)
+      return fmt::format("peer: rank {} is this rank", self_);
     return {};
   }
   std::string flag() const {
