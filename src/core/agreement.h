@@ -86,7 +86,7 @@ struct AgreementBoard {
     Word word;  ///< agreement << 1 | failed
   };
   struct alignas(64) Proposal {
-    Word agreement;              ///< whose proposal this is; 0 while it is being written
+    Word agreement;              ///< whose proposal this is; written first, read last
     Word epoch;                  ///< the new epoch
     Word lost[RankSet::kWords];  ///< cumulative: all original ranks ever lost
   };

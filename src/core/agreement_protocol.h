@@ -83,20 +83,19 @@ Look look_for_survivors(const AgreementBoard& board, const AgreementState& self,
   return result;
 }
 
+/// The number goes first: who reads the old one after the rest has read nothing of the new.
 template <class Access>
 void write_proposal(AgreementBoard::Proposal& area, const AgreementState& self, const RankSet& lost,
                     Access& access) {
-  access.store(area.agreement, 0);
+  access.store(area.agreement, self.current);
   access.store(area.epoch, self.last.epoch + 1);
   for (std::uint32_t i = 0; i < words_of(self.size); ++i) access.store(area.lost[i], lost.words[i]);
-  access.store(area.agreement, self.current);
 }
 
 /// False when the area has been used again since: only a removed member comes that late.
 template <class Access>
 bool read_proposal(const AgreementBoard::Proposal& area, const AgreementState& self, Decision& decision,
                    Access& access) {
-  if (access.load(area.agreement) != self.current) return false;
   decision.epoch = access.load(area.epoch);
   for (std::uint32_t i = 0; i < words_of(self.size); ++i) decision.lost.words[i] = access.load(area.lost[i]);
   return access.load(area.agreement) == self.current;
