@@ -50,7 +50,7 @@ double milliseconds(std::uint64_t from_ns, std::uint64_t to_ns) {
 
 void print(const char* what, std::vector<double> times_ms) {
   std::sort(times_ms.begin(), times_ms.end());
-  std::printf(" %s p50 %.3f max %.3f ms,", what, times_ms[times_ms.size() / 2], times_ms.back());
+  std::printf("  %s p50 %.3f max %.3f ms", what, times_ms[times_ms.size() / 2], times_ms.back());
 }
 
 TEST_P(LifelineTimingTest, IsNoticedByTheLifeline) {
