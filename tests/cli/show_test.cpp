@@ -64,18 +64,24 @@ TEST(Plan, ShowsCandidatesChoiceAndSteps) {
   EXPECT_THAT(ended.output, HasSubstr("ring"));
   auto document = json_of(run_command({"plan", "all_reduce", "--np", "3", "--bytes", "8", "--json"}));
   int chosen = 0;
-  double best = 1e9;
-  double of_chosen = 0;
   for (const auto& row : document["candidates"]) {
-    if (row["predicted_us"].is_null()) continue;
-    best = std::min(best, row["predicted_us"].as_double());
     if (!row["chosen"].as_bool()) continue;
     ++chosen;
-    of_chosen = row["predicted_us"].as_double();
+    EXPECT_EQ(row["builder"].as_string(), "one_shot_packet");
+    EXPECT_GT(row["predicted_us"].as_double(), 0);
   }
   EXPECT_EQ(chosen, 1);
-  EXPECT_DOUBLE_EQ(of_chosen, best);
   EXPECT_FALSE(document["why"].as_string().empty());
+}
+
+TEST(Plan, ShowsWhatACommunicatorWouldRun) {
+  auto choice = [](std::vector<std::pair<std::string, std::string>> environment) {
+    Command command({"plan", "all_reduce", "--np", "4", "--bytes", "1M", "--json"},
+                    {.environment = environment});
+    return json_of(command.wait())["plan"]["name"].as_string();
+  };
+  EXPECT_EQ(choice({}), "two_shot");
+  EXPECT_EQ(choice({{"TUGLINE_PLAN", "ring"}}), "ring");
 }
 
 TEST(Plan, ChecksAFileAndNamesTheWrongStep) {

@@ -9,6 +9,7 @@
 
 #include "base/launcher.h"
 #include "base/random.h"
+#include "base/settings.h"
 #include "bench/measure.h"
 #include "bench/report.h"
 #include "commands.h"
@@ -44,6 +45,8 @@ int be_rank(const BenchOptions& options, Job& job) {
   }
   auto wrong = measure(options, job, report ? &*report : nullptr);
   if (report) report->finish();
+  // A rank that ends with 1 makes the launcher end the others: not before the summary is out.
+  job.communicator().barrier();
   return wrong == 0 ? kExitOk : kExitFailed;
 }
 
@@ -55,6 +58,9 @@ int start_processes(const BenchOptions& options, int ranks) {
                      .prefix = Prefix::none,
                      .on_failure = OnFailure::end_job,
                      .binding = options.binding};
+  // What nobody has proved may wait for ever; then every rank says what it waits for.
+  if (options.plan_check == CheckedPlan::unchecked && base::settings().fail_after.count() == 0)
+    request.environment.emplace_back("TUGLINE_FAIL_AFTER", "10s");
   request.arguments.insert(request.arguments.end(), options.arguments.begin(), options.arguments.end());
   request.arguments.emplace_back("--as-rank");
   auto result = launch_job(request);
@@ -95,7 +101,8 @@ int bench(const BenchOptions& options) {
     auto job = Job::join();
     return be_rank(options, job);
   }
-  int ranks = options.ranks.value_or(kDefaultRanks);
+  auto plan = plan_of(options);
+  int ranks = options.ranks.value_or(plan ? plan->ranks : kDefaultRanks);
   if (options.root >= ranks) {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("root {} is not below the number of ranks {}", options.root, ranks),

@@ -26,14 +26,16 @@ constexpr int kMaxRanks = static_cast<int>(core::kMaxMembers);
 template <class T, class Convert>
 CLI::Option* add_value(CLI::App& app, const std::string& names, T& target, Convert convert,
                        const std::string& expected, const std::string& help) {
-  return app.add_option_function<std::string>(
-      names,
-      [&target, convert, names, expected](const std::string& text) {
-        auto value = convert(text);
-        if (!value) refuse(names, fmt::format("\"{}\" is not {}", text, expected));
-        target = *value;
-      },
-      help);
+  return app
+      .add_option_function<std::string>(
+          names,
+          [&target, convert, names, expected](const std::string& text) {
+            auto value = convert(text);
+            if (!value) refuse(names, fmt::format("\"{}\" is not {}", text, expected));
+            target = *value;
+          },
+          help)
+      ->take_last();  // as in scripts that add their own options to given ones
 }
 
 std::optional<int> parse_whole(const std::string& text) {
@@ -179,7 +181,7 @@ void describe_bench(CLI::App& app, BenchOptions& o) {
          "--unchecked", [&o] { o.plan_check = CheckedPlan::unchecked; },
          "run the plan even if the checker refuses it")
       ->needs(plan);
-  app.add_option("--json", o.json_file, "also write every line with p50 and p99 to this file");
+  app.add_option("--json", o.json_file, "also write every line with p50 and p99 to this file")->take_last();
   app.add_flag_callback(
          "--as-rank", [&o] { o.membership = Membership::launched; }, "")
       ->group("");

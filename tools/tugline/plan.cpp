@@ -8,6 +8,8 @@
 
 #include "base/json.h"
 #include "base/settings.h"
+#include "comm/layout.h"
+#include "comm/selection.h"
 #include "commands.h"
 #include "core/plan/builders.h"
 #include "core/plan/checker.h"
@@ -51,39 +53,40 @@ const Candidate* cheapest(const std::vector<Candidate>& candidates) {
   return best;
 }
 
-const Candidate* choose(const std::vector<Candidate>& candidates, const PlanOptions& options) {
-  if (options.builder.empty()) {
-    if (const auto* best = cheapest(candidates)) return best;
-    throw Error(ErrorCode::unsupported,
-                fmt::format("no builder makes {} of {} over {} ranks", core::name_of(options.collective),
-                            human_bytes(options.bytes), options.ranks),
-                "give more --scratch or fewer ranks");
+struct Chosen {
+  const Candidate* candidate = nullptr;
+  std::string why;
+};
+
+/// What --builder names, else what a communicator would choose.
+Chosen choose(const std::vector<Candidate>& candidates, const core::PlanRequest& request,
+              const PlanOptions& options) {
+  Chosen chosen{.why = "named by --builder"};
+  std::string wanted = options.builder;
+  if (wanted.empty()) {
+    auto choice = comm::choose_builder(request, base::settings().plan);
+    wanted = choice.builder;
+    chosen.why = choice.reason;
   }
   std::string names;
   for (const auto& candidate : candidates) {
     names += (names.empty() ? "" : ", ") + std::string(candidate.builder);
-    if (candidate.builder != options.builder) continue;
-    if (candidate.plan) return &candidate;
-    throw Error(ErrorCode::unsupported,
-                fmt::format("builder {} cannot make {} of {} over {} ranks", options.builder,
-                            core::name_of(options.collective), human_bytes(options.bytes), options.ranks),
-                "leave out --builder to see who can");
+    if (candidate.builder != wanted) continue;
+    if (!candidate.plan) {
+      throw Error(ErrorCode::unsupported,
+                  fmt::format("builder {} cannot make {} of {} over {} ranks", wanted,
+                              core::name_of(options.collective), human_bytes(options.bytes), options.ranks),
+                  "leave out --builder to see who can");
+    }
+    chosen.candidate = &candidate;
   }
-  throw Error(ErrorCode::not_found, fmt::format("there is no builder \"{}\"", options.builder),
-              fmt::format("name one of: {}", names));
-}
-
-std::string explain(const Candidate& chosen, const std::vector<Candidate>& candidates,
-                    const PlanOptions& options) {
-  if (!options.builder.empty()) return "named by --builder";
-  std::optional<double> next;
-  for (const auto& candidate : candidates) {
-    if (candidate.plan && &candidate != &chosen && (!next || candidate.seconds < *next))
-      next = candidate.seconds;
+  if (chosen.candidate == nullptr) {
+    throw Error(ErrorCode::not_found, fmt::format("there is no builder \"{}\"", wanted),
+                fmt::format("name one of: {}", names));
   }
-  if (!next) return "the only builder that serves this request";
-  if (*next == chosen.seconds) return "equal cost, first in order of preference";
-  return fmt::format("lowest predicted cost, {:.0f} % below the next", 100 * (1 - chosen.seconds / *next));
+  const auto* best = cheapest(candidates);
+  if (best != chosen.candidate) chosen.why += fmt::format("; the cost model would take {}", best->builder);
+  return chosen;
 }
 
 Json describe(const core::CostModel& model) {
@@ -119,7 +122,7 @@ int check_file(const PlanOptions& options) {
   return result.ok ? kExitOk : kExitFailed;
 }
 
-void print_json(const Candidate& chosen, const std::vector<Candidate>& candidates, const PlanOptions& options,
+void print_json(const Chosen& chosen, const std::vector<Candidate>& candidates,
                 const core::CostModel& model) {
   Json rows = Json::array();
   for (const auto& candidate : candidates) {
@@ -128,24 +131,24 @@ void print_json(const Candidate& chosen, const std::vector<Candidate>& candidate
     row["predicted_us"] = candidate.plan ? Json(candidate.seconds * 1e6) : Json();
     row["order"] = candidate.plan ? Json(core::name_of(candidate.plan->order)) : Json();
     row["scratch_bytes"] = candidate.plan ? Json(candidate.plan->scratch_bytes) : Json();
-    row["chosen"] = &candidate == &chosen;
+    row["chosen"] = &candidate == chosen.candidate;
     rows.push_back(std::move(row));
   }
   Json document = Json::object();
   document["candidates"] = std::move(rows);
-  document["why"] = explain(chosen, candidates, options);
+  document["why"] = chosen.why;
   document["cost_model"] = describe(model);
-  document["plan"] = Json::parse(core::to_json(*chosen.plan));
+  document["plan"] = Json::parse(core::to_json(*chosen.candidate->plan));
   fmt::print("{}\n", document.dump(2));
 }
 
-void print_text(const Candidate& chosen, const std::vector<Candidate>& candidates, const PlanOptions& options,
+void print_text(const Chosen& chosen, const std::vector<Candidate>& candidates, const PlanOptions& options,
                 const core::CostModel& model) {
   fmt::print("# {} of {} over {} ranks, {} {}{}, {} cores\n", core::name_of(options.collective),
              human_bytes(options.bytes), options.ranks, name_of(options.type), name_of(options.op),
              options.in_place ? ", in place" : "", model.cores);
   for (const auto& candidate : candidates) {
-    const char* mark = &candidate == &chosen ? "->" : "  ";
+    const char* mark = &candidate == chosen.candidate ? "->" : "  ";
     if (candidate.plan) {
       fmt::print("{} {:<18}{:>12.3f} us  {:<11} scratch {}\n", mark, candidate.builder,
                  candidate.seconds * 1e6, core::name_of(candidate.plan->order),
@@ -154,22 +157,23 @@ void print_text(const Candidate& chosen, const std::vector<Candidate>& candidate
       fmt::print("{} {:<18}{:>12} us  cannot serve this request\n", mark, candidate.builder, "-");
     }
   }
-  fmt::print("# chosen: {} ({})\n\n{}", chosen.builder, explain(chosen, candidates, options),
-             core::print(*chosen.plan));
+  fmt::print("# chosen: {} ({})\n\n{}", chosen.candidate->builder, chosen.why,
+             core::print(*chosen.candidate->plan));
 }
 
 }  // namespace
 
 int plan(const PlanOptions& options) {
   if (!options.check_file.empty()) return check_file(options);
-  core::PlanRequest request{.collective = options.collective,
-                            .ranks = options.ranks,
-                            .root = options.root,
-                            .element_bytes = size_of(options.type),
-                            .bytes = options.bytes,
-                            .in_place = options.in_place,
-                            .average = options.op == ReduceOp::avg,
-                            .scratch_bytes = options.scratch_bytes.value_or(base::settings().scratch_bytes)};
+  core::PlanRequest request{
+      .collective = options.collective,
+      .ranks = options.ranks,
+      .root = options.root,
+      .element_bytes = size_of(options.type),
+      .bytes = options.bytes,
+      .in_place = options.in_place,
+      .average = options.op == ReduceOp::avg,
+      .scratch_bytes = options.scratch_bytes.value_or(base::settings().scratch_bytes / comm::kHalves)};
   if (options.bytes % request.element_bytes != 0) {
     throw Error(
         ErrorCode::invalid_argument,
@@ -179,11 +183,11 @@ int plan(const PlanOptions& options) {
   core::CostModel model;
   model.cores = options.cores.value_or(static_cast<int>(allowed_cpus().size()));
   auto candidates = build_all(request, model);
-  const Candidate* chosen = choose(candidates, options);
+  auto chosen = choose(candidates, request, options);
   if (options.form == OutputForm::json) {
-    print_json(*chosen, candidates, options, model);
+    print_json(chosen, candidates, model);
   } else {
-    print_text(*chosen, candidates, options, model);
+    print_text(chosen, candidates, options, model);
   }
   return kExitOk;
 }

@@ -13,6 +13,9 @@
 #include "bench/call.h"
 #include "bench/pattern.h"
 #include "bench/sweep.h"
+#include "comm/forced_plan.h"
+#include "core/plan/print.h"
+#include "files.h"
 #include "tugline/error.h"
 
 namespace tugline::cli {
@@ -49,16 +52,29 @@ class Area {
   std::optional<Buffer<std::uint8_t>> owner_;
 };
 
+/// Up to here operations are timed many at a time, the writing of their inputs included.
+constexpr std::uint64_t kShortBytes = 64;
+
 enum class Place : std::uint8_t { out_of_place, in_place };
+
+std::uint64_t largest(const BenchOptions& options, const std::optional<core::Plan>& plan) {
+  return plan ? std::max(plan->input_bytes(), plan->output_bytes()) : options.end_bytes;
+}
 
 class Bench {
  public:
-  Bench(const BenchOptions& options, Job& job)
+  Bench(const BenchOptions& options, Job& job, const std::optional<core::Plan>& plan)
       : options_(options),
         world_(job.communicator()),
         stream_(job.device().stream()),
-        first_(job, options.buffers, options.end_bytes),
-        second_(job, options.buffers, options.end_bytes) {}
+        first_(job, options.buffers, largest(options, plan)),
+        second_(job, options.buffers, largest(options, plan)) {
+    if (!plan) return;
+    form_ = plan->in_place ? Place::in_place : Place::out_of_place;
+    comm::force_plan(
+        world_, *plan,
+        options.plan_check == CheckedPlan::required ? comm::PlanTrust::checked : comm::PlanTrust::unchecked);
+  }
 
   Line run(std::uint64_t bytes, DataType type, ReduceOp op) {
     line_ = {.type = type, .op = op};
@@ -66,8 +82,11 @@ class Bench {
     line_.bytes = shape_.bytes;
     line_.count = shape_.count;
     line_.batch = options_.graph_replays > 0 ? options_.iterations : batch_of(options_, shape_.bytes);
-    line_.out_of_place = run(Place::out_of_place);
-    if (has_in_place(options_.collective)) line_.in_place = run(Place::in_place);
+    for (std::size_t i = 0; i < short_inputs_.size(); ++i)
+      fill_plain(type, short_inputs_[i].data(), kShortBytes / size_of(type), i);
+    if (form_ != Place::in_place) line_.out_of_place = run(Place::out_of_place);
+    if (form_ != Place::out_of_place && has_in_place(options_.collective))
+      line_.in_place = run(Place::in_place);
     return line_;
   }
 
@@ -140,7 +159,16 @@ class Bench {
     return wrong;
   }
 
-  void rewrite_input(std::uint64_t round) { fill_plain(line_.type, input_, shape_.send_count, round); }
+  /// Another plain value in all of the input; small ones, which are written inside the timed part, by a copy
+  /// of at most kShortBytes.
+  void rewrite_input(std::uint64_t round) {
+    std::uint64_t bytes = shape_.send_count * size_of(line_.type);
+    if (bytes <= kShortBytes) {
+      std::memcpy(input_, short_inputs_[round % short_inputs_.size()].data(), bytes);
+    } else {
+      fill_plain(line_.type, input_, shape_.send_count, round);
+    }
+  }
 
   /// Nanoseconds of every time stamp; the first `warmup` rounds are not kept.
   std::vector<std::uint64_t> time_calls() {
@@ -215,28 +243,73 @@ class Bench {
   Stream stream_;
   Area first_;   // input of out-of-place calls
   Area second_;  // output, and both of in-place calls
+  std::array<std::array<std::byte, kShortBytes>, 4> short_inputs_{};
   Line line_;
   Shape shape_;
   Call call_;
   std::byte* input_ = nullptr;
+  std::optional<Place> form_;  // none: both
   std::uint64_t seed_ = 0;
 };
 
+/// Says which value of the bench does not fit the plan.
+[[noreturn]] void refuse(const BenchOptions& options, const core::Plan& plan, const std::string& why,
+                         const std::string& remedy) {
+  throw Error(ErrorCode::invalid_argument, fmt::format("plan \"{}\" {}", plan.name, why), remedy,
+              {.operation = options.plan_file});
+}
+
 }  // namespace
+
+std::optional<core::Plan> plan_of(const BenchOptions& options) {
+  if (options.plan_file.empty()) return std::nullopt;
+  auto plan = core::plan_from_json(read_file(options.plan_file));
+  if (plan.collective != options.collective) {
+    refuse(options, plan, fmt::format("is a plan of {}", core::name_of(plan.collective)),
+           fmt::format("run `tugline bench {}`", core::name_of(plan.collective)));
+  }
+  if (options.ranks && plan.ranks != *options.ranks)
+    refuse(options, plan, fmt::format("is for {} ranks, not {}", plan.ranks, *options.ranks),
+           fmt::format("give --np {}, or leave it out", plan.ranks));
+  if (has_root(plan.collective) && plan.root != options.root)
+    refuse(options, plan, fmt::format("has root {}, not {}", plan.root, options.root),
+           fmt::format("give -r {}", plan.root));
+  for (auto type : options.types) {
+    if (has_data(plan.collective) && size_of(type) != plan.element_bytes)
+      refuse(options, plan,
+             fmt::format("has elements of {} bytes, {} has {}", plan.element_bytes, name_of(type),
+                         size_of(type)),
+             "give a -d of that width");
+  }
+  for (auto op : options.operators) {
+    if (reduces(plan.collective) && (op == ReduceOp::avg) != plan.average)
+      refuse(options, plan, plan.average ? "averages" : "does not average",
+             plan.average ? "give -o avg" : "give -o sum, prod, min or max");
+  }
+  return plan;
+}
 
 int batch_of(const BenchOptions& options, std::uint64_t bytes) noexcept {
   if (options.batch > 0) return options.batch;
-  return bytes <= 64 ? 100 : 1;
+  return bytes <= kShortBytes ? 100 : 1;
 }
 
 std::uint64_t measure(const BenchOptions& options, Job& job, Report* report) {
-  Bench bench(options, job);
+  auto plan = plan_of(options);
+  if (plan && plan->ranks != job.size()) {
+    throw Error(
+        ErrorCode::invalid_argument,
+        fmt::format("plan \"{}\" is for {} ranks, the job has {}", plan->name, plan->ranks, job.size()),
+        fmt::format("start {} ranks", plan->ranks), {.operation = options.plan_file});
+  }
+  Bench bench(options, job, plan);
+  auto sizes = plan ? std::vector{largest(options, plan)} : sizes_of(options);
   auto types = has_data(options.collective) ? options.types : std::vector{DataType::u8};
   auto operators = reduces(options.collective) ? options.operators : std::vector{ReduceOp::sum};
   std::uint64_t wrong = 0;
   for (auto type : types) {
     for (auto op : operators) {
-      for (auto bytes : sizes_of(options)) {
+      for (auto bytes : sizes) {
         auto line = bench.run(bytes, type, op);
         for (const auto* measurement : {&line.out_of_place, &line.in_place}) {
           if (*measurement) wrong += (*measurement)->wrong.value_or(0);

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+// `tugline bench` from outside: results right in every form, what it prints, hand-written plans, failures.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <csignal>
+#include <fstream>
+#include <sstream>
+
+#include "base/json.h"
+#include "process.h"
+
+namespace tugline::cli {
+namespace {
+
+using base::Json;
+using testing::HasSubstr;
+
+std::string read(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+std::vector<std::string> rows_of(const std::string& output) {
+  std::vector<std::string> rows;
+  std::istringstream stream(output);
+  for (std::string line; std::getline(stream, line);) {
+    if (!line.starts_with('#')) rows.push_back(line);
+  }
+  return rows;
+}
+
+struct Form {
+  std::string collective;
+  std::vector<std::string> options;
+  std::size_t rows;
+};
+class BenchForms : public testing::TestWithParam<Form> {};
+
+TEST_P(BenchForms, EveryResultIsRight) {
+  TemporaryDirectory directory;
+  auto file = directory.path() / "result.json";
+  std::vector<std::string> arguments{"bench",  GetParam().collective, "-n", "2", "-w", "1", "--batch", "2",
+                                     "--json", file.string()};
+  arguments.insert(arguments.end(), GetParam().options.begin(), GetParam().options.end());
+  Command command(arguments);
+  auto ended = command.wait();
+  ASSERT_EQ(ended.exit_code, 0) << ended.error << ended.output;
+  EXPECT_EQ(rows_of(ended.output).size(), GetParam().rows);
+  EXPECT_THAT(ended.output, HasSubstr("# Out of bounds values : 0 OK"));
+  EXPECT_THAT(command.files(), testing::IsEmpty());
+  auto document = Json::parse(read(file));
+  EXPECT_EQ(document["rows"].size(), GetParam().rows);
+  EXPECT_EQ(document["wrong"].as_int(), 0);
+  for (const auto& row : document["rows"]) {
+    const auto& measured = row["out_of_place"];
+    EXPECT_EQ(measured["wrong"].as_int(), 0);
+    EXPECT_GT(measured["time_us"].as_double(), 0);
+    EXPECT_LE(measured["min_us"].as_double(), measured["p50_us"].as_double());
+    EXPECT_LE(measured["p50_us"].as_double(), measured["p99_us"].as_double());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, BenchForms,
+    testing::Values(
+        Form{"all_reduce",
+             {"--np", "3", "-b", "0", "-e", "4K", "-f", "16", "-d", "all", "-o", "all"},
+             10 * 5 * 4},
+        Form{"reduce_scatter",
+             {"--np", "2", "-b", "0", "-e", "4K", "-f", "16", "-d", "half", "-o", "all"},
+             5 * 4},
+        Form{"all_gather", {"--np", "3", "-b", "100", "-e", "70K", "-f", "9", "-d", "all"}, 10 * 3},
+        Form{"broadcast", {"--np", "3", "-r", "2", "-b", "0", "-e", "64K", "-f", "16"}, 5},
+        Form{"alltoall", {"--np", "3", "-b", "0", "-e", "64K", "-f", "16", "-d", "int8"}, 5},
+        Form{"sendrecv", {"--np", "3", "-b", "0", "-e", "64K", "-f", "16"}, 5},
+        Form{"barrier", {"--np", "4"}, 1},
+        Form{"all_reduce", {"--np", "3", "--threads", "-b", "0", "-e", "64K", "-f", "16"}, 5},
+        Form{"all_reduce", {"--np", "2", "--stream", "-b", "0", "-e", "64K", "-f", "16"}, 5},
+        Form{"all_reduce", {"--np", "2", "-G", "2", "-b", "0", "-e", "64K", "-f", "16"}, 5},
+        Form{"all_reduce", {"--np", "2", "-R", "1", "--bind", "core", "-b", "0", "-e", "64K", "-f", "16"}, 5},
+        Form{"all_reduce", {"--np", "1", "-b", "1K", "-e", "3K", "-i", "1K"}, 3}));
+
+TEST(Bench, RunsUnderRunToo) {
+  auto ended = run_command({"run", "-n", "2", "--no-prefix", "--", TUGLINE_COMMAND, "bench", "all_reduce",
+                            "-b", "1K", "-e", "1K", "-n", "2"});
+  EXPECT_EQ(ended.exit_code, 0) << ended.error;
+  EXPECT_EQ(rows_of(ended.output).size(), 1U);
+}
+
+TEST(Bench, LaterOptionsWin) {
+  auto ended = run_command(
+      {"bench", "all_reduce", "--np", "4", "-b", "8", "-e", "16M", "-e", "8", "--np", "2", "-n", "1"});
+  EXPECT_EQ(ended.exit_code, 0) << ended.error;
+  EXPECT_THAT(ended.output, HasSubstr("2 ranks"));
+  EXPECT_EQ(rows_of(ended.output).size(), 1U);
+}
+
+TEST(Bench, AKilledRankEndsIt) {
+  Command command({"bench", "all_reduce", "--np", "3", "-b", "1K", "-e", "1K", "-n", "1000000"});
+  ASSERT_TRUE(command.wait_for("#wrong"));
+  pid_t victim = 0;
+  for (pid_t pid : command.marked()) {
+    // The last rank: neither the command itself nor the broker.
+    auto arguments = read("/proc/" + std::to_string(pid) + "/cmdline");
+    if (arguments.find("--as-rank") != std::string::npos) victim = pid;
+  }
+  ASSERT_GT(victim, 0);
+  ASSERT_EQ(::kill(victim, SIGKILL), 0);
+  auto ended = command.wait();
+  EXPECT_EQ(ended.exit_code, 1);
+  EXPECT_THAT(ended.error, HasSubstr("was killed by signal 9"));
+  EXPECT_TRUE(command.nothing_left());
+  EXPECT_THAT(command.files(), testing::IsEmpty());
+}
+
+std::filesystem::path plan_file(const std::string& name) {
+  return std::filesystem::path(TUGLINE_SOURCE_DIR) / "examples/plans" / name;
+}
+
+class HandWrittenPlans : public testing::TestWithParam<std::string> {};
+
+TEST_P(HandWrittenPlans, RunRight) {
+  for (const char* op : {"sum", "min"}) {
+    auto ended =
+        run_command({"bench", "all_reduce", "--plan", plan_file(GetParam()).string(), "-n", "3", "-o", op});
+    EXPECT_EQ(ended.exit_code, 0) << ended.error << ended.output;
+    EXPECT_EQ(rows_of(ended.output).size(), 1U);
+    EXPECT_THAT(ended.output, HasSubstr("# Out of bounds values : 0 OK"));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Files, HandWrittenPlans, testing::Values("star.json", "reversed_ring.json"),
+                         [](const auto& file) { return file.param.substr(0, file.param.find('.')); });
+
+TEST(Bench, ACorruptedPlanIsRefusedAndWrongWhenPassed) {
+  TemporaryDirectory directory;
+  auto path = (directory.path() / "corrupted.json").string();
+  std::string text = read(plan_file("star.json"));
+  // Rank 0 takes rank 1's contribution twice and rank 2's never.
+  std::string right = R"("second": "scratch@2")";
+  auto at = text.find(right);
+  ASSERT_NE(at, std::string::npos);
+  text.replace(at, right.size(), R"("second": "scratch@1")");
+  std::ofstream(path) << text;
+
+  auto refused = run_command({"bench", "all_reduce", "--plan", path, "-n", "1"});
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_THAT(refused.error, HasSubstr("plan star"));
+
+  auto wrong = run_command({"bench", "all_reduce", "--plan", path, "--unchecked", "-n", "1"});
+  EXPECT_EQ(wrong.exit_code, 1);
+  EXPECT_THAT(wrong.output, HasSubstr("FAILED"));
+}
+
+TEST(Bench, SaysWhereAPlanDoesNotFit) {
+  auto star = plan_file("star.json").string();
+  auto refusal = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.end(), {"--plan", star});
+    auto ended = run_command(arguments);
+    EXPECT_EQ(ended.exit_code, 1);
+    EXPECT_EQ(std::count(ended.error.begin(), ended.error.end(), '\n'), 3) << ended.error;
+    return ended.error;
+  };
+  EXPECT_THAT(refusal({"bench", "all_gather"}), HasSubstr("is a plan of all_reduce"));
+  EXPECT_THAT(refusal({"bench", "all_reduce", "--np", "3"}), HasSubstr("is for 4 ranks, not 3"));
+  EXPECT_THAT(refusal({"bench", "all_reduce", "-d", "f64"}), HasSubstr("f64 has 8"));
+  EXPECT_THAT(refusal({"bench", "all_reduce", "-o", "avg"}), HasSubstr("does not average"));
+}
+
+}  // namespace
+}  // namespace tugline::cli
