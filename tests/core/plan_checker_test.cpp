@@ -29,16 +29,20 @@ TEST(PlanChecker, ProvesWhatTheBuildersMake) {
 }
 
 TEST(PlanChecker, ProvesDefaultChunksOverDefaultScratch) {
-  for (std::uint64_t bytes : {64 << 10, 1 << 20, (16 << 20) + 4}) {
-    for (std::int32_t ranks : {2, 3, 4}) {
-      PlanRequest request;
-      request.ranks = ranks;
-      request.bytes = bytes;
-      request.scratch_bytes = 8 << 20;
-      request.collective = Collective::all_reduce;
-      for (auto name : {"one_shot", "two_shot", "ring"}) {
-        const CheckResult result = check(build(name, request));
-        EXPECT_TRUE(result.ok) << describe(name, request) << "\n" << result.problem;
+  for (int collective = 0; collective < kCollectiveCount; ++collective) {
+    for (std::uint64_t bytes : {64 << 10, 1 << 20, (4 << 20) + 4}) {
+      for (std::int32_t ranks : {2, 3, 4}) {
+        PlanRequest request;
+        request.collective = static_cast<Collective>(collective);
+        request.ranks = ranks;
+        request.bytes = bytes;
+        request.in_place = ranks == 3;
+        request.scratch_bytes = 4 << 20;
+        for (auto name : builder_names()) {
+          if (!can_build(name, request)) continue;
+          const CheckResult result = check(build(name, request));
+          EXPECT_TRUE(result.ok) << describe(name, request) << "\n" << result.problem;
+        }
       }
     }
   }

@@ -21,12 +21,14 @@ std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) noexcept {
 
 }  // namespace
 
-std::uint64_t preferred_chunk(const PlanRequest& request, std::uint64_t length) noexcept {
+std::uint64_t preferred_chunk(const PlanRequest& request, std::uint64_t length,
+                              std::uint64_t pieces) noexcept {
   if (request.chunk_bytes != 0) return request.chunk_bytes;
   std::uint64_t chunk = std::clamp(length / kDepth, kSmallestChunkBytes, kLargestCachedChunkBytes);
   if (length / chunk > kManyChunks) chunk = kLargestChunkBytes;
   if (length / chunk > kMostChunks) chunk = length / kMostChunks;
-  return chunk;
+  // Two pieces a slot are as good as one.
+  return pieces <= 2 ? chunk : std::max(chunk * 2 / pieces, kSmallestChunkBytes);
 }
 
 std::optional<Pipeline> lay_out(const PlanRequest& request, std::uint64_t length, std::uint64_t pieces,
@@ -51,7 +53,7 @@ std::optional<Pipeline> lay_out(const PlanRequest& request, std::uint64_t length
 
 std::optional<Pipeline> symmetric_pipeline(const PlanRequest& request, std::uint64_t length,
                                            std::uint64_t pieces) noexcept {
-  const std::uint64_t wish = preferred_chunk(request, length);
+  const std::uint64_t wish = preferred_chunk(request, length, pieces);
   auto deep = lay_out(request, length, pieces, 4, wish);
   if (deep) deep->lead = deep->chunks() > 1 ? 1 : 0;
   if (deep && (deep->chunk >= std::min(wish, kShortChunkBytes) || deep->chunks() <= 1)) return deep;

@@ -24,8 +24,9 @@ inline constexpr std::uint64_t kSmallestChunkBytes = 16 << 10;
 inline constexpr std::uint64_t kShortChunkBytes = 2 << 10;
 
 /// Chunk size that the builders choose for `length` bytes: enough chunks to overlap publishing with
-/// consuming, small enough to stay in a core's cache, and not too many steps.
-std::uint64_t preferred_chunk(const PlanRequest& request, std::uint64_t length) noexcept;
+/// consuming, small enough that the slots of all `pieces` stay in a core's cache, and not too many steps.
+std::uint64_t preferred_chunk(const PlanRequest& request, std::uint64_t length,
+                              std::uint64_t pieces = 1) noexcept;
 
 struct Pipeline {
   std::uint64_t length = 0;  ///< bytes that pass through one piece

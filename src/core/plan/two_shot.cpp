@@ -108,12 +108,7 @@ std::optional<Pipeline> two_shot_pipeline(const PlanRequest& request) noexcept {
   const std::uint64_t last =
       block_of(request.bytes, request.element_bytes, request.ranks, request.ranks - 1).bytes();
   const std::uint64_t longest = std::max(length, last);
-  // A slot holds a chunk per rank: smaller chunks, so that it stays in cache.
-  const std::uint64_t wish =
-      request.chunk_bytes != 0
-          ? request.chunk_bytes
-          : std::max(preferred_chunk(request, longest) / std::max<std::uint64_t>(ranks / 2, 1),
-                     kSmallestChunkBytes);
+  const std::uint64_t wish = preferred_chunk(request, longest, ranks);
   if (auto deep = lay_out(request, longest, ranks, kSlots, wish)) {
     deep->lead = deep->chunks() > 1 ? kLead : 0;
     if (deep->chunk >= std::min(wish, kShortChunkBytes) || deep->chunks() <= 1) return deep;
