@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/kernels_host/reduce.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 namespace tugline::comm {
 
 extern const KernelTable kBaselineKernels;
@@ -11,6 +15,17 @@ extern const KernelTable kAvx512Kernels;
 
 namespace {
 
+#if defined(__x86_64__)
+/// clang 14 does not know this feature by name.
+bool has_f16c() noexcept {
+  unsigned a = 0;
+  unsigned b = 0;
+  unsigned c = 0;
+  unsigned d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+#endif
+
 struct Available {
   const KernelTable* tables[3];
   std::size_t count = 0;
@@ -19,7 +34,7 @@ struct Available {
     tables[count++] = &kBaselineKernels;
 #if defined(__x86_64__)
     // The same features as the -march levels the variants are built for.
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c") &&
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c() &&
         __builtin_cpu_supports("bmi2")) {
       tables[count++] = &kAvx2Kernels;
       if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
@@ -32,8 +47,8 @@ struct Available {
 };
 
 const Available& available() noexcept {
-  static const Available instance;
-  return instance;
+  static const Available kAvailable;
+  return kAvailable;
 }
 
 const KernelTable& best() noexcept {
