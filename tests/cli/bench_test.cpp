@@ -91,6 +91,17 @@ TEST(Bench, RunsUnderRunToo) {
   EXPECT_EQ(rows_of(ended.output).size(), 1U);
 }
 
+TEST(Bench, BoundRanksReportTheCoresOfTheWholeJob) {
+  auto cores = [](const std::string& binding) {
+    auto ended = run_command({"bench", "barrier", "--np", "2", "-n", "2", "--bind", binding});
+    EXPECT_EQ(ended.exit_code, 0) << ended.error;
+    EXPECT_THAT(ended.output, testing::Not(HasSubstr("--as-rank")));
+    auto end = ended.output.find(" cores");
+    return ended.output.substr(0, end);
+  };
+  EXPECT_EQ(cores("none"), cores("core"));
+}
+
 TEST(Bench, LaterOptionsWin) {
   auto ended = run_command(
       {"bench", "all_reduce", "--np", "4", "-b", "8", "-e", "16M", "-e", "8", "--np", "2", "-n", "1"});

@@ -29,6 +29,11 @@ std::string describe(const Device& device) {
   return fmt::format("{}:{} {}", name_of(info.kind), info.index, info.name);
 }
 
+/// Cores that this process may use; a rank that is bound to one knows the number from its launcher only.
+int cores() {
+  return static_cast<int>(allowed_cpus().size());
+}
+
 /// One rank, in this process or thread.
 int be_rank(const BenchOptions& options, Job& job) {
   if (options.root >= job.size()) {
@@ -39,7 +44,7 @@ int be_rank(const BenchOptions& options, Job& job) {
   std::optional<Report> report;
   if (job.rank() == 0) {
     report.emplace(options, Setting{.ranks = job.size(),
-                                    .cores = static_cast<int>(allowed_cpus().size()),
+                                    .cores = options.launcher_cores.value_or(cores()),
                                     .device = describe(job.device())});
     report->begin();
   }
@@ -62,7 +67,7 @@ int start_processes(const BenchOptions& options, int ranks) {
   if (options.plan_check == CheckedPlan::unchecked && base::settings().fail_after.count() == 0)
     request.environment.emplace_back("TUGLINE_FAIL_AFTER", "10s");
   request.arguments.insert(request.arguments.end(), options.arguments.begin(), options.arguments.end());
-  request.arguments.emplace_back("--as-rank");
+  request.arguments.insert(request.arguments.end(), {"--as-rank", fmt::format("{}", cores())});
   auto result = launch_job(request);
   bool ok = result.stop_signal == 0 && std::all_of(result.ranks.begin(), result.ranks.end(),
                                                    [](const RankEnd& end) { return end.ok(); });
@@ -97,7 +102,7 @@ int start_threads(const BenchOptions& options, int ranks) {
 int bench(const BenchOptions& options) {
   require_device(options.device);
   bool launched = base::identity().launcher != base::Launcher::alone;
-  if (options.membership == Membership::launched || (launched && !options.ranks)) {
+  if (options.launcher_cores || (launched && !options.ranks)) {
     auto job = Job::join();
     return be_rank(options, job);
   }

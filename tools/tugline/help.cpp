@@ -16,7 +16,8 @@ Examples:
   tugline doctor
   tugline run --help)";
 
-const std::string_view kRunSummary = "Start a broker and the ranks of a job.";
+const std::string_view kRunSummary =
+    "Start a broker and the ranks of a job: tugline run [OPTIONS] -- program args";
 const std::string_view kRunExamples =
     R"(Every rank gets TUGLINE_RANK, TUGLINE_SIZE, TUGLINE_LOCAL_RANK, TUGLINE_JOB, TUGLINE_SOCKET_PATH and
 TUGLINE_TOKEN, and torchrun's RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, GROUP_RANK, MASTER_ADDR and

@@ -36,7 +36,6 @@ struct RunOptions {
   std::vector<std::string> command;
 };
 
-enum class Membership : std::uint8_t { ask, launched };
 enum class RankKind : std::uint8_t { processes, threads };
 enum class CallForm : std::uint8_t { blocking, stream };
 enum class CheckedPlan : std::uint8_t { required, unchecked };
@@ -58,8 +57,8 @@ struct BenchOptions {
   int graph_replays = 0;  ///< 0: no graph
   CallForm form = CallForm::blocking;
   BufferKind buffers = BufferKind::plain;
-  std::optional<int> ranks;                 ///< none: as launched, else 2
-  Membership membership = Membership::ask;  ///< launched: this process is one of the ranks
+  std::optional<int> ranks;           ///< none: as launched, else 2
+  std::optional<int> launcher_cores;  ///< given to the ranks that bench itself starts: cores of the launcher
   RankKind rank_kind = RankKind::processes;
   DeviceChoice device = DeviceChoice::automatic;
   Binding binding = Binding::none;

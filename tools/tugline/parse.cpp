@@ -182,9 +182,7 @@ void describe_bench(CLI::App& app, BenchOptions& o) {
          "run the plan even if the checker refuses it")
       ->needs(plan);
   app.add_option("--json", o.json_file, "also write every line with p50 and p99 to this file")->take_last();
-  app.add_flag_callback(
-         "--as-rank", [&o] { o.membership = Membership::launched; }, "")
-      ->group("");
+  add_number(app, "--as-rank", o.launcher_cores, 1, 1 << 20, "")->group("");
 }
 
 void describe_plan(CLI::App& app, PlanOptions& o) {

@@ -19,7 +19,8 @@ using base::Json;
 std::string command_of(const BenchOptions& options) {
   std::string command = "tugline";
   for (const auto& argument : options.arguments) {
-    if (argument != "--as-rank") command += " " + argument;
+    if (argument == "--as-rank") break;  // the launcher's own, always last
+    command += " " + argument;
   }
   return command;
 }
@@ -126,6 +127,7 @@ void Report::finish() {
   double average = count > 0 ? sum / count : 0;
   fmt::print("# Out of bounds values : {} {}\n# Avg bus bandwidth    : {:.4f}\n#\n", wrong_,
              wrong_ == 0 ? "OK" : "FAILED", average);
+  std::fflush(stdout);
   if (options_.json_file.empty()) return;
   Json document = Json::object();
   document["version"] = help::version();
