@@ -46,6 +46,9 @@ struct Settings {
   bool deterministic = true;
   std::string plan;
   std::uint64_t scratch_bytes = 2U << 20U;
+  // Shared memory that the broker lets a member or a job deposit; 0: as much as there is.
+  std::uint64_t member_limit_bytes = 0;
+  std::uint64_t job_limit_bytes = 0;
   // Machine.
   std::uint32_t host_devices = 1;
   std::string kernel;

@@ -33,10 +33,7 @@ std::uint64_t in_time(std::chrono::milliseconds time) {
 BrokerProcess::BrokerProcess(const std::string& job, const std::string& socket_path,
                              std::chrono::milliseconds deadline)
     : place_(place_of(socket_path, job)), token_hex_(base::random_hex(core::kTokenBytes)) {
-  auto directory = open_directory(place_, Missing::make);
-  if (!directory || !lock_directory(place_, directory.get()))
-    throw Error(ErrorCode::already_exists, fmt::format("another broker serves {}", place_.socket_path),
-                "join that job, end it first, or use another job name");
+  auto directory = claim_directory(place_);
   spawn_broker({place_, job, token_hex_, std::move(directory), own_pidfd()});
   // The lock is the new broker's now: if it is free again, that broker has ended.
   const auto found = find_broker(place_, job, token_hex_, WhenAbsent::wait, in_time(deadline));

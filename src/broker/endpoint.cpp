@@ -26,15 +26,12 @@ Endpoint::Endpoint(Place place, std::string token_hex, base::UniqueFd locked_dir
         fmt::format("the job's token has {} characters and is not 64 hexadecimal digits", token_hex_.size()),
         "set TUGLINE_TOKEN to 64 hexadecimal digits, or leave it unset");
   token_ = *token;
-  // Bounded: the directory can only be removed under us by brokers that end at this moment.
-  for (int attempt = 0;; ++attempt) {
-    if (!directory_) directory_ = open_directory(place_, Missing::make);
-    if (directory_ && lock_directory(place_, directory_.get())) break;
-    directory_.reset();
-    if (attempt < 3) continue;
-    throw Error(ErrorCode::already_exists, fmt::format("another broker serves {}", place_.socket_path),
-                "join that job, end it first, or use another job name");
-  }
+  if (!directory_)
+    directory_ = claim_directory(place_);
+  else if (!lock_directory(place_, directory_.get()))
+    throw Error(ErrorCode::already_exists,
+                fmt::format("the lock of {} was to be handed over and is another's", place_.directory),
+                "start the broker without --job-scoped");
   try {
     write_token(place_, directory_.get(), token_hex_);
     listener_ = listen_at(place_, directory_.get());

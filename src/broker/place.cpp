@@ -12,10 +12,13 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <climits>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 
+#include "base/clock.h"
 #include "base/settings.h"
 #include "tugline/error.h"
 
@@ -52,6 +55,9 @@ void make_directory(const std::string& path) {
 // to the leaf, and the directory that was checked is the one that is used.
 sockaddr_un address_of(const Place& place, int directory, std::string_view leaf) {
   const auto name = fmt::format("/proc/self/fd/{}/{}", directory, leaf);
+  if (::access("/proc/self/fd", F_OK) != 0)
+    throw Error(ErrorCode::unsupported, "/proc is not mounted, and sockets are found through it",
+                "mount /proc in this container");
   if (name.size() > kSocketPathLimit)
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("socket name {} is too long: {} characters, at most {} fit beside its directory",
@@ -175,6 +181,22 @@ bool lock_directory(const Place& place, int directory) {
   if (::fstat(directory, &held) != 0) fail_on_path("fstat", place.directory, errno);
   return ::lstat(place.directory.c_str(), &named) == 0 && held.st_ino == named.st_ino &&
          held.st_dev == named.st_dev;
+}
+
+base::UniqueFd claim_directory(const Place& place) {
+  constexpr std::uint64_t kEndingTakesAtMostNs = 1'000'000'000;
+  const auto deadline = base::monotonic_ns() + kEndingTakesAtMostNs;
+  for (;;) {
+    auto directory = open_directory(place, Missing::make);
+    if (directory && lock_directory(place, directory.get())) return directory;
+    int reason = 0;
+    const bool serves = directory && connect_to(place, directory.get(), reason);
+    if (serves || base::monotonic_ns() > deadline)
+      throw Error(ErrorCode::already_exists, fmt::format("another broker serves {}", place.socket_path),
+                  "join that job, end it first, or use another job name");
+    // Locked, but nobody accepts: it ends, and the lock with it.
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
 }
 
 base::UniqueFd connect_to(const Place& place, int directory, int& native_code) {

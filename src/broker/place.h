@@ -45,6 +45,10 @@ base::UniqueFd open_directory(const Place& place, Missing missing);
 /// removed meanwhile.
 bool lock_directory(const Place& place, int directory);
 
+/// Makes the directory and locks it for a broker that is to start. A broker that is just ending is waited
+/// for, briefly. Throws Error{already_exists} when one serves there, and what open_directory() throws.
+base::UniqueFd claim_directory(const Place& place);
+
 /// Connects; on failure none, with the reason in `native_code`.
 base::UniqueFd connect_to(const Place& place, int directory, int& native_code);
 

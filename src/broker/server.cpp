@@ -131,7 +131,13 @@ bool Server::run_once(std::chrono::milliseconds timeout) {
   }
   handle_deadlines();
   publish_statistics();
-  return !stopping_.load(std::memory_order_acquire) && !is_time_to_end(base::monotonic_ns());
+  if (is_time_to_end(base::monotonic_ns())) end();
+  return !ending_ && !stopping_.load(std::memory_order_acquire);
+}
+
+void Server::end() {
+  ending_ = true;
+  endpoint_.reset();
 }
 
 std::optional<std::uint64_t> Server::end_deadline_ns() const {

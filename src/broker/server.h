@@ -104,6 +104,7 @@ class Server {
   std::chrono::milliseconds time_to_next_deadline() const;
   void handle_deadlines();
   bool is_time_to_end(std::uint64_t now_ns);
+  void end();
   std::optional<std::uint64_t> end_deadline_ns() const;
   std::optional<std::uint64_t> generation_deadline_ns() const;
   void end_generation();
@@ -164,6 +165,7 @@ class Server {
 
   bool had_members_ = false;
   std::uint64_t idle_since_ns_ = 0;
+  bool ending_ = false;
   std::atomic<bool> stopping_{false};
   ServerStatistics statistics_;
 };

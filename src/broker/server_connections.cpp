@@ -35,10 +35,16 @@ Server::Connection* Server::find(std::uint64_t id) noexcept {
 }
 
 void Server::accept_all() {
-  for (int i = 0; i < kAcceptsPerTurn; ++i) {
+  // An earlier event of this turn may have been the last member's good-bye.
+  for (int i = 0; i < kAcceptsPerTurn && endpoint_; ++i) {
     base::UniqueFd socket(::accept4(endpoint_->listener(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (socket) {
-      adopt(std::move(socket));
+      try {
+        adopt(std::move(socket));
+      } catch (const Error& error) {
+        // Of this one connection, which is closed by now.
+        base::log(base::LogLevel::warn, "broker cannot take a connection: {}", error.what_failed());
+      }
       continue;
     }
     if (errno == EINTR || errno == ECONNABORTED) continue;

@@ -26,6 +26,15 @@ namespace {
 
 std::atomic<Server*> running{nullptr};
 
+/// The server that signals stop, for as long as it can be stopped.
+class Running {
+ public:
+  explicit Running(Server& server) noexcept { running.store(&server); }
+  ~Running() { running.store(nullptr); }
+  Running(const Running&) = delete;
+  Running& operator=(const Running&) = delete;
+};
+
 void on_signal(int) {
   const int saved = errno;
   if (auto* server = running.load()) server->stop();
@@ -62,6 +71,7 @@ int broker_main(const BrokerOptions& options) {
   raise_descriptor_limit();
   const auto& settings = base::settings();
   ServerOptions server_options;
+  server_options.limits = {settings.member_limit_bytes, settings.job_limit_bytes};
   server_options.job = options.job.empty() ? settings.job : options.job;
   const auto place = place_of(options.socket_path, server_options.job);
   base::UniqueFd directory;
@@ -73,11 +83,10 @@ int broker_main(const BrokerOptions& options) {
   }
   auto endpoint = std::make_unique<Endpoint>(place, settings.token, std::move(directory));
   Server server(std::move(server_options), std::move(endpoint));
-  running.store(&server);
+  const Running stoppable(server);
   take_signals();
   if (options.on_ready) options.on_ready(place.socket_path);
   server.run();
-  running.store(nullptr);
   return 0;
 }
 

@@ -62,6 +62,8 @@ Server::Verdict Server::handle_hello(Connection& connection, const core::FrameVi
                                      std::vector<base::UniqueFd>& descriptors) {
   core::Hello hello;
   if (!core::decode(frame, hello)) return Verdict::violation;
+  // Too late; the member will find, or start, the next broker.
+  if (ending_) return Verdict::close;
   if (connection.peer.uid != ::geteuid())
     throw Error(ErrorCode::permission_denied,
                 fmt::format("user {} asks to join a job of user {}", connection.peer.uid, ::geteuid()),
@@ -156,6 +158,8 @@ Server::Verdict Server::handle_request(Connection& connection, const core::Frame
       core::Leave message;
       if (!core::decode(frame, message)) return Verdict::violation;
       member_leaves(connection);
+      // Before the reply: who has left last finds everything removed.
+      if (is_time_to_end(base::monotonic_ns())) end();
       reply(connection, request, core::Done{});
       return Verdict::close;
     }

@@ -170,7 +170,8 @@ void spawn_broker(SpawnRequest request) {
                                                                      request.place.socket_name});
   // Not as an argument: those can be read by other users.
   if (!request.token_hex.empty()) recipe.environment.push_back("TUGLINE_TOKEN=" + request.token_hex);
-  for (const char* name : {"TUGLINE_DEBUG", "TUGLINE_LOG_FILE", "TUGLINE_KERNEL"})
+  for (const char* name : {"TUGLINE_DEBUG", "TUGLINE_LOG_FILE", "TUGLINE_KERNEL",
+                           "TUGLINE_MEMBER_LIMIT_BYTES", "TUGLINE_JOB_LIMIT_BYTES"})
     if (const char* value = std::getenv(name))
       recipe.environment.push_back(fmt::format("{}={}", name, value));
   add_pointers(recipe.arguments, recipe.argv);

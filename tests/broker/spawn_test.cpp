@@ -122,8 +122,8 @@ TEST(Spawn, TheLastToLeaveEndsIt) {
   first->leave();
   second->put("still", "here");
   second->leave();
-  EXPECT_TRUE(ends(pid));
   EXPECT_FALSE(std::filesystem::exists(test_runtime_dir() + "/" + job));
+  EXPECT_TRUE(ends(pid));
 }
 
 TEST(Spawn, ItEndsTooWhenTheLastIsKilled) {
@@ -256,6 +256,31 @@ TEST(Spawn, StartUpIsQuick) {
   RecordProperty("four_ranks_ms", std::to_string(took.count()));
   // Milliseconds when idle; the limit allows for a sanitizer and a loaded machine.
   EXPECT_LT(took.count(), 3000);
+}
+
+TEST(BrokerProcess, StartsWhereAnotherIsJustEnding) {
+  const auto job = fresh_job();
+  for (int round = 0; round < 10; ++round) {
+    // The spawned broker's process may take a little longer than its last member's good-bye.
+    Client::join(spawning(job))->leave();
+    BrokerProcess broker(job);
+    EXPECT_TRUE(broker.running());
+  }
+}
+
+TEST(BrokerProcess, HandsTheConfiguredLimitsToTheBroker) {
+  Child rank([] {
+    ::setenv("TUGLINE_MEMBER_LIMIT_BYTES", "8192", 1);
+    const auto member = Client::join(spawning(fresh_job()));
+    member->create("fits", 8192, Lifetime::referenced);
+    try {
+      member->create("too much", 4096, Lifetime::referenced);
+    } catch (const Error& error) {
+      return error.code() == ErrorCode::out_of_memory ? 0 : 1;
+    }
+    return 2;
+  });
+  EXPECT_EQ(rank.wait(), 0);
 }
 
 TEST(BrokerProcess, ServesUntilItIsStopped) {
