@@ -21,7 +21,7 @@ struct Registry {
 
 // Never destroyed: owners of streams with static lifetime may outlive any order of destruction.
 Registry& registry() {
-  static Registry* const all = new Registry;
+  static Registry* all = new Registry;
   return *all;
 }
 

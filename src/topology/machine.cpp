@@ -144,7 +144,7 @@ Topology read_machine() {
 }
 
 const Topology& this_machine() {
-  static const Topology* const machine = new Topology(read_machine());
+  static const Topology* machine = new Topology(read_machine());
   return *machine;
 }
 

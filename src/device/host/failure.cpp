@@ -12,13 +12,14 @@ namespace {
 
 struct Runner {
   Status operator()(const HostTask& task) const { return task(); }
-  // memmove: an overlapping copy is defined here, and costs nothing more.
+  // memmove: an overlapping copy is defined here, and costs nothing more. Both functions forbid null pointers
+  // even for no bytes.
   Status operator()(const CopyWork& copy) const {
-    std::memmove(copy.destination, copy.source, copy.bytes);
+    if (copy.bytes > 0) std::memmove(copy.destination, copy.source, copy.bytes);
     return Status::success();
   }
   Status operator()(const FillWork& fill) const {
-    std::memset(fill.destination, fill.value, fill.bytes);
+    if (fill.bytes > 0) std::memset(fill.destination, fill.value, fill.bytes);
     return Status::success();
   }
 };

@@ -22,6 +22,11 @@ template <class Object>
 class HandleTable {
  public:
   HandleTable(const char* name, std::uint64_t tag) noexcept : name_(name), tag_(tag) {}
+  ~HandleTable() {
+    for (auto& chunk : chunks_) delete chunk.load(std::memory_order_relaxed);
+  }
+  HandleTable(const HandleTable&) = delete;
+  HandleTable& operator=(const HandleTable&) = delete;
 
   /// Throws Error{out_of_memory} when all slots are taken.
   std::uintptr_t add(std::shared_ptr<Object> object) {

@@ -36,7 +36,7 @@ struct Handles {
   std::atomic<int> next_stream = 0;
 };
 Handles& handles() {
-  static Handles* const all = new Handles;
+  static Handles* all = new Handles;
   return *all;
 }
 
@@ -63,7 +63,7 @@ void report_bad_handle(const char* what, std::uintptr_t handle) noexcept {
 template <class Object>
 void abandon(std::shared_ptr<Object> object) noexcept {
   static std::mutex mutex;
-  static auto* const kept = new std::vector<std::shared_ptr<Object>>;
+  static auto* kept = new std::vector<std::shared_ptr<Object>>;
   std::lock_guard lock(mutex);
   kept->push_back(std::move(object));
 }

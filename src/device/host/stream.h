@@ -104,7 +104,7 @@ class HostStream {
   }
   void leave_and_wake() noexcept;
   static const void* thread_mark() noexcept {
-    static thread_local const char mark = 0;
+    static thread_local char mark = 0;
     return &mark;
   }
 

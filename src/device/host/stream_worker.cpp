@@ -17,10 +17,12 @@ template <class... Functions>
 struct Overloaded : Functions... {
   using Functions::operator()...;
 };
+template <class... Functions>
+Overloaded(Functions...) -> Overloaded<Functions...>;
 
 // Counts up in each forked child, so that a thread's process can be told from this one without a system call.
 std::atomic<std::uint32_t> process_generation = 1;
-[[maybe_unused]] const int fork_hook =
+[[maybe_unused]] const int kForkHook =
     ::pthread_atfork(nullptr, nullptr, [] { process_generation.fetch_add(1, std::memory_order_relaxed); });
 
 }  // namespace
