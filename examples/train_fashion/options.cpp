@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <charconv>
 #include <cstdio>
+#include <limits>
 
 #include "fashion_data.h"
 
@@ -56,6 +57,7 @@ std::optional<Options> parse_options(int argc, char** argv) {
   Options options;
   options.data = kDefaultDataFolder;
   std::uint64_t steps = 0;
+  std::int64_t seed = static_cast<std::int64_t>(options.seed);  // signed: a negative one is to be refused
   std::vector<std::string> kills;
   std::vector<std::string> losses;
   bool die = false;
@@ -76,7 +78,8 @@ std::optional<Options> parse_options(int argc, char** argv) {
   app.add_option("--learning-rate", options.learning_rate, "Peak of the learning rate")
       ->check(CLI::Range(1e-6, 10.0))
       ->capture_default_str();
-  app.add_option("--seed", options.seed, "Of the first weights and the order of images")
+  app.add_option("--seed", seed, "Of the first weights and the order of images")
+      ->check(CLI::Range(std::int64_t{0}, std::numeric_limits<std::int64_t>::max()))
       ->capture_default_str();
   app.add_option("--device", options.device, "Where to compute: auto or host")->capture_default_str();
   app.add_option("--data", options.data, "Folder of the data set")->capture_default_str();
@@ -101,6 +104,7 @@ std::optional<Options> parse_options(int argc, char** argv) {
     throw UsageError(error.what(), kSeeHelp);
   }
   if (steps_option->count() > 0) options.steps = steps;
+  options.seed = static_cast<std::uint64_t>(seed);
   if (die) options.ending = Ending::killed;
   for (const auto& text : kills) options.kills.push_back(parse_rank_at_step("--kill", text));
   for (const auto& text : losses) options.losses.push_back(parse_rank_at_step("--lose", text));

@@ -10,8 +10,8 @@ constexpr double kRisingPart = 0.2;
 
 float LearningRate::at(std::uint64_t step) const noexcept {
   const double now = (static_cast<double>(step) + 1) / static_cast<double>(steps_ + 1);
-  const double part = now < kRisingPart ? now / kRisingPart : (1 - now) / (1 - kRisingPart);
-  return static_cast<float>(peak_ * part);
+  const double risen = now / kRisingPart;
+  return static_cast<float>(peak_ * (risen < 1 ? risen * risen : (1 - now) / (1 - kRisingPart)));
 }
 
 void Sgd::update(std::size_t offset, std::size_t count, std::span<const float> current,

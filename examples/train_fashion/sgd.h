@@ -9,7 +9,9 @@
 
 namespace train_fashion {
 
-/// One cycle: rises to the peak over the first part of the steps, then falls to zero, linearly both times.
+/// One cycle: rises to the peak over the first part of the steps, then falls to zero. It rises with the
+/// square of the time: large first steps would blow up the rounding in which different numbers of ranks
+/// differ.
 class LearningRate {
  public:
   LearningRate(float peak, std::uint64_t steps) noexcept : peak_(peak), steps_(steps) {}

@@ -10,7 +10,7 @@ namespace {
 
 TEST(LearningRate, RisesToThePeakAndFallsTowardsZero) {
   const LearningRate rate(0.1F, 99);
-  EXPECT_NEAR(rate.at(0), 0.1F * 0.01F / 0.2F, 1e-6F);
+  EXPECT_NEAR(rate.at(0), 0.1F * 0.05F * 0.05F, 1e-7F);
   EXPECT_NEAR(rate.at(19), 0.1F, 1e-6F);
   EXPECT_NEAR(rate.at(98), 0.1F * 0.01F / 0.8F, 1e-6F);
   for (std::uint64_t step = 0; step < 99; ++step) EXPECT_GT(rate.at(step), 0.0F);
