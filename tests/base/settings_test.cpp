@@ -40,7 +40,7 @@ TEST(Settings, EnvironmentWinsOverFileWinsOverDefault) {
   EXPECT_EQ(settings.heartbeat_ms, 9U);
   EXPECT_EQ(settings.plan, "ring");
   EXPECT_FALSE(settings.check);
-  EXPECT_EQ(settings.scratch_bytes, 8U << 20U);
+  EXPECT_EQ(settings.scratch_bytes, tugline::base::Settings{}.scratch_bytes);
   EXPECT_EQ(settings.origin("spin_us"), Origin::environment);
   EXPECT_EQ(settings.origin("heartbeat_ms"), Origin::file);
   EXPECT_EQ(settings.origin("scratch_bytes"), Origin::default_value);
