@@ -11,7 +11,7 @@ core::Decision CommunicatorState::decide(bool complete, core::RankSet& gone_set,
   Epoch& epoch = *epoch_;
   auto refresh = [&] {
     for (std::uint32_t rank = 0; rank < epoch.size; ++rank)
-      if (gone(epoch.originals[rank])) gone_set.add(epoch.originals[rank]);
+      if (standing(epoch.originals[rank]) != core::MemberState::alive) gone_set.add(epoch.originals[rank]);
     if (control_->broker_lost.load(std::memory_order_acquire) != 0) broker = {ErrorCode::broker_lost};
   };
   refresh();

@@ -37,6 +37,12 @@ struct Epoch {
   std::vector<std::uint64_t> pair_received;  ///< messages received from each rank
 };
 
+/// What a rank waits to finish: decides whose absence matters.
+struct Pending {
+  std::uint64_t sequence = 0;  ///< of a collective operation; 0: none
+  std::int32_t peer = -1;      ///< of a message; -1: none
+};
+
 /// What a wait is for, to report it.
 struct WaitSubject {
   const char* what = "";   ///< "packet", "flag", "progress", "agreement"

@@ -31,6 +31,16 @@ std::string_view text_of(core::LossCause cause) noexcept {
   return "is gone";
 }
 
+bool matters(const Epoch& epoch, std::uint32_t rank, const Pending& pending,
+             core::MemberState standing) noexcept {
+  if (standing == core::MemberState::alive) return false;
+  if (pending.peer >= 0)
+    return standing == core::MemberState::dead || static_cast<std::uint32_t>(pending.peer) == rank;
+  if (pending.sequence == 0) return standing == core::MemberState::dead;
+  const auto finished = epoch.bank.progress(rank).finished.load(std::memory_order_acquire);
+  return static_cast<std::int64_t>(finished - pending.sequence) < 0;
+}
+
 }  // namespace
 
 int CommunicatorState::member_of(std::uint32_t original) const noexcept {
@@ -38,21 +48,29 @@ int CommunicatorState::member_of(std::uint32_t original) const noexcept {
   return static_cast<int>(board_->members[original].load(std::memory_order_acquire)) - 1;
 }
 
-bool CommunicatorState::gone(std::uint32_t original) const noexcept {
-  if (const int member = member_of(original); member >= 0) return core::is_gone(control_->members[member]);
+// alive (also when it has not come yet), left or dead.
+core::MemberState CommunicatorState::standing(std::uint32_t original) const noexcept {
+  if (const int member = member_of(original); member >= 0) {
+    const auto status = core::status_of(control_->members[member]);
+    return status.gone() ? status.state : core::MemberState::alive;
+  }
   // Not on the board yet: it may have died on its way here, after it joined the job.
-  bool was_here = false;
+  auto found = core::MemberState::alive;
   for (const auto& slot : control_->members) {
     const auto status = core::status_of(slot);
     if (status.state == core::MemberState::empty || slot.rank.load(std::memory_order_relaxed) != original)
       continue;
-    if (!status.gone()) return false;
-    was_here = true;
+    if (!status.gone()) return core::MemberState::alive;
+    found = status.state;
   }
-  return was_here;
+  return found;
 }
 
-Status CommunicatorState::failure_of(const Epoch& epoch) const noexcept {
+// A rank that is gone ends what waits for it, not what it has finished itself: all that it contributes to an
+// operation lies in memory before it reports the operation finished, so the others can finish it too. A clean
+// good-bye after the last operation is therefore no error to those who are still in it; who has left cannot
+// hurt messages among others.
+Status CommunicatorState::failure_of(const Epoch& epoch, const Pending& pending) const noexcept {
   const auto& failure = epoch.bank.header().failure;
   if (failure.state.load(std::memory_order_acquire) == 2) {
     if (failure.kind == FailureKind::aborted)
@@ -61,16 +79,12 @@ Status CommunicatorState::failure_of(const Epoch& epoch) const noexcept {
     return {ErrorCode::mismatch, static_cast<std::int32_t>(other), 0, failure.sequence};
   }
   for (std::uint32_t rank = 0; rank < epoch.size; ++rank)
-    if (rank != epoch.rank && gone(epoch.originals[rank]))
+    if (rank != epoch.rank && matters(epoch, rank, pending, standing(epoch.originals[rank])))
       return {ErrorCode::peer_lost, static_cast<std::int32_t>(rank)};
   if (core::is_gone(control_->members[client_->member()]))
     return {ErrorCode::stale_epoch, static_cast<std::int32_t>(epoch.rank)};
   if (control_->broker_lost.load(std::memory_order_acquire) != 0) return {ErrorCode::broker_lost};
   return {};
-}
-
-Status CommunicatorState::look_at_alarm() {
-  return failure_of(*epoch_);
 }
 
 void CommunicatorState::raise_alarm() noexcept {
@@ -117,7 +131,7 @@ Status CommunicatorState::status() const noexcept {
     std::lock_guard lock(status_mutex_);
     if (!status_.ok()) return status_;
   }
-  return failure_of(*current());
+  return failure_of(*current(), {});
 }
 
 void CommunicatorState::check() const {

@@ -128,11 +128,10 @@ class Drive {
 
   // Ends the calls of communicators that cannot go on.
   void look_at_alarms() {
-    for (auto* state : states_) {
-      const Status status = state->look_at_alarm();
-      if (status.ok()) continue;
-      for (auto& item : items_)
-        if (!item.ended && item.entry.communicator.get() == state) fail(item, status);
+    for (auto& item : items_) {
+      if (item.ended || !item.run) continue;
+      if (const Status status = item.entry.communicator->look_at_alarm(item.run->pending()); !status.ok())
+        fail(item, status);
     }
   }
 

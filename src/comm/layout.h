@@ -29,6 +29,7 @@ inline constexpr std::uint64_t kHistory = 4;
 inline constexpr std::uint64_t kHalves = 2;
 /// Flag words carry sequence << kFlagShift | value; values of one operation stay below 1 << kFlagShift.
 inline constexpr unsigned kFlagShift = 20;
+static_assert(core::kMaxFlagValue < std::uint64_t{1} << kFlagShift);
 
 /// What a rank does in an operation; compared word by word, so that a difference can be named.
 struct Descriptor {

@@ -301,6 +301,11 @@ void PlanRun::take_packet(const core::Step& step) {
   }
 }
 
+Pending PlanRun::pending() const noexcept {
+  if (message_) return {0, call_.root};
+  return {phase_ == Phase::fresh ? epoch_.sequence + 1 : sequence_};
+}
+
 WaitSubject PlanRun::subject() const {
   WaitSubject about;
   about.sequence = sequence_;

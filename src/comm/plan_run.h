@@ -33,6 +33,7 @@ class PlanRun {
   /// Looks at the descriptors of all ranks this operation waits for; called when waiting takes long.
   void look_for_mismatch();
   WaitSubject subject() const;
+  Pending pending() const noexcept;
 
  private:
   enum class Phase : std::uint8_t { fresh, entering, running, finished };

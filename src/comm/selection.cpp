@@ -8,9 +8,10 @@
 namespace tugline::comm {
 namespace {
 
-// From here on moving each byte once to its reducer beats reading everybody's whole input. With two ranks
-// both move the same bytes; two-shot then wins because only half of the input is copied.
+// From here on moving each byte once to its reducer beats reading everybody's whole input.
 constexpr std::uint64_t kTwoShotFromBytes = 8 << 10;
+// Two ranks read the same bytes either way; one-shot has a trip less, two-shot copies half as much.
+constexpr std::uint64_t kTwoShotFromBytesOfTwo = 128 << 10;
 
 }  // namespace
 
@@ -19,10 +20,12 @@ Choice choose_builder(const core::PlanRequest& request, std::string_view forced)
   if (core::can_build("one_shot_packet", request))
     return {"one_shot_packet",
             fmt::format("fits one packet of {} bytes: one trip, no exit barrier", core::kPacketBytes)};
-  if (request.bytes >= kTwoShotFromBytes && core::can_build("two_shot", request))
-    return {"two_shot",
-            fmt::format("{} bytes and more: every byte is copied once to its reducer and once back",
-                        kTwoShotFromBytes)};
+  const auto two_shot_from = request.ranks == 2 ? kTwoShotFromBytesOfTwo : kTwoShotFromBytes;
+  if (request.bytes >= two_shot_from && core::can_build("two_shot", request))
+    return {
+        "two_shot",
+        fmt::format("{} bytes and more on {} ranks: every byte is copied once to its reducer and once back",
+                    two_shot_from, request.ranks)};
   for (auto builder : core::builder_names())
     if (builder != "one_shot_packet" && core::can_build(builder, request))
       return {builder, "first builder that serves the request"};

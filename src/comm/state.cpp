@@ -161,9 +161,9 @@ Status CommunicatorState::execute_exclusively(const Call& call) {
   if (epoch.size == 1) return run_alone(call);
   if (!waiting_decided_) decide_how_to_wait();
 
-  auto alarm = [this] { return look_at_alarm(); };
   if (fits_one_shot_packet(call) && !forced_plan_ && base::settings().plan.empty() &&
       static_cast<std::int64_t>(epoch.known_finished + kHalves - (epoch.sequence + 1)) >= 0) {
+    auto alarm = [&] { return look_at_alarm({epoch.sequence}); };
     PacketResult result = run_one_shot_packet(epoch, *board_, place_, alarm, call);
     if (result.mismatch_peer >= 0)
       raise_failure(FailureKind::mismatch, epoch.sequence, result.mismatch_peer, describe(call), result.other,
@@ -177,6 +177,7 @@ Status CommunicatorState::execute_exclusively(const Call& call) {
     return run.mismatch_peer() >= 0 ? Poll::done : result;
   };
   auto subject = [&] { return run.subject(); };
+  auto alarm = [&] { return look_at_alarm(run.pending()); };
   return settle(run, wait(place_, poll, alarm, subject));
 }
 
@@ -226,17 +227,20 @@ std::shared_ptr<const core::Plan> CommunicatorState::plan_for(const Call& call, 
   request.bytes = call.bytes();
   request.in_place = call.in_place(epoch.rank);
   request.average = call.reduces() && call.op == ReduceOp::avg;
+  request.only_rank = static_cast<std::int32_t>(call.is_message() ? (call.is_send() ? 0 : 1) : epoch.rank);
   const auto& layout = epoch.bank.layout();
   request.scratch_bytes = (call.is_message() ? layout.pair_bytes : layout.scratch_bytes) / kHalves;
   if (forced_plan_ && forced_plan_->collective == request.collective &&
       forced_plan_->ranks == request.ranks && forced_plan_->bytes == request.bytes &&
-      forced_plan_->root == request.root && forced_plan_->in_place == request.in_place)
+      forced_plan_->root == request.root && forced_plan_->in_place == request.in_place &&
+      forced_plan_->average == request.average)
     return forced_plan_;
 
   const Descriptor descriptor = describe(call);
   const PlanKey key{descriptor.kind & ~std::uint64_t{0xff0000}, descriptor.count,
-                    static_cast<std::uint64_t>(request.in_place) | static_cast<std::uint64_t>(request.average)
-                                                                       << 1};
+                    static_cast<std::uint64_t>(request.in_place) |
+                        static_cast<std::uint64_t>(request.average) << 1 |
+                        static_cast<std::uint64_t>(call.is_send()) << 2};
   if (auto found = plans_.find(key); found != plans_.end()) return found->second;
   const Choice choice = choose_builder(request, base::settings().plan);
   auto plan = std::make_shared<core::Plan>(core::build(choice.builder, request));

@@ -60,7 +60,7 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   /// already).
   std::unique_ptr<PlanRun> make_run(const Call& call);
   /// The state of waiting: ok while it makes sense to go on.
-  Status look_at_alarm();
+  Status look_at_alarm(const Pending& pending) const noexcept { return failure_of(*epoch_, pending); }
   WaitPlace& wait_place() noexcept { return place_; }
   /// Records a failed operation (for agree() and later calls); publishes a mismatch to all ranks.
   Status settle(const PlanRun& run, Status status);
@@ -83,8 +83,8 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   void publish_cores() noexcept;
   void decide_how_to_wait() noexcept;
 
-  Status failure_of(const Epoch& epoch) const noexcept;
-  bool gone(std::uint32_t original) const noexcept;
+  Status failure_of(const Epoch& epoch, const Pending& pending) const noexcept;
+  core::MemberState standing(std::uint32_t original) const noexcept;
   int member_of(std::uint32_t original) const noexcept;
   void raise_failure(FailureKind kind, std::uint64_t sequence, std::int32_t other, const Descriptor& mine,
                      const Descriptor& theirs, std::string_view reason);

@@ -58,6 +58,12 @@ Status wait(WaitPlace& place, FunctionRef<Poll()> poll, AlarmCheck alarm,
     place.alarm_seen = alarm_word.load(std::memory_order_acquire);
     return alarm();
   };
+  // What a rank wrote before it went may lie there unread: it counts.
+  auto finish_anyway = [&] {
+    Poll result = Poll::progressed;
+    while (result == Poll::progressed) result = poll();
+    return result == Poll::done;
+  };
   const int eager = place.own_core ? kEagerPolls : 1;
   for (int i = 0; i < eager; ++i) {
     switch (poll()) {
@@ -70,7 +76,7 @@ Status wait(WaitPlace& place, FunctionRef<Poll()> poll, AlarmCheck alarm,
         break;
     }
     if (alarm_word.load(std::memory_order_acquire) != place.alarm_seen) {
-      if (Status status = check_alarm(); !status.ok()) return poll() == Poll::done ? Status{} : status;
+      if (Status status = check_alarm(); !status.ok()) return finish_anyway() ? Status{} : status;
     }
   }
 
@@ -94,7 +100,7 @@ Status wait(WaitPlace& place, FunctionRef<Poll()> poll, AlarmCheck alarm,
     // A rank may be gone without an alarm that we have seen: look for ourselves, but rarely.
     if (alarm_word.load(std::memory_order_acquire) != place.alarm_seen || now >= next_look) {
       next_look = now + kNapNanoseconds;
-      if (Status status = check_alarm(); !status.ok()) return poll() == Poll::done ? Status{} : status;
+      if (Status status = check_alarm(); !status.ok()) return finish_anyway() ? Status{} : status;
     }
     if (report_ns != 0 && now >= next_report) {
       report(subject(), now - since_progress);

@@ -29,7 +29,7 @@ struct WaitPlace {
 };
 
 /// Polls `poll` until it says done; blocks. `alarm` decides whether the waiting must end (a status other than
-/// ok). `poll` is asked once more after a bad alarm, so that work that is complete counts as complete.
+/// ok). `poll` is asked again after a bad alarm for as long as it moves: what can be completed is.
 /// Reports after settings().report_after, ends with timed_out after settings().fail_after (never by default).
 Status wait(WaitPlace& place, FunctionRef<Poll()> poll, AlarmCheck alarm, FunctionRef<WaitSubject()> subject);
 

@@ -223,6 +223,24 @@ TEST(Death, AfterAllSurvivorsCompletedTheStepCommits) {
   });
 }
 
+// Each operation is the last one of whoever is through first: its good-bye must not end it for the others.
+TEST(GoodBye, AfterTheLastOperationIsNoErrorToThoseStillInIt) {
+  for (int round = 0; round < 20; ++round) {
+    LocalJob job(4);
+    run_ranks(job, [&](Communicator& comm, int rank) {
+      std::vector<std::int32_t> all(4 * 30000), mine(30000, rank);
+      if (round % 2 == 0) {
+        comm.all_gather(mine.data(), all.data(), mine.size(), DataType::i32);
+        EXPECT_EQ(all[119999], 3);
+      } else {
+        comm.broadcast(std::span<std::int32_t>(mine), 2);
+        EXPECT_EQ(mine[29999], 2);
+      }
+      job.leave(rank);
+    });
+  }
+}
+
 TEST(Death, ReachesCommunicatorsThatWereSplitOff) {
   LocalJob job(4);
   run_ranks(job, [&](Communicator& comm, int rank) {

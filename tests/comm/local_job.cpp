@@ -72,6 +72,12 @@ void LocalJob::kill(int rank, core::LossCause cause) {
   base::futex_wake(control_->alarm);
 }
 
+void LocalJob::leave(int rank) {
+  core::change_state(control_->members[rank], core::MemberState::alive, core::MemberState::left);
+  control_->alarm.fetch_add(1);
+  base::futex_wake(control_->alarm);
+}
+
 std::size_t LocalJob::segments() const {
   std::lock_guard lock(mutex_);
   return entries_.size();

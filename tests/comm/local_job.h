@@ -29,6 +29,8 @@ class LocalJob {
   int size() const { return ranks_; }
   /// Marks the rank's member dead and raises the alarm, as a lifeline does.
   void kill(int rank, core::LossCause cause = core::LossCause::lifeline);
+  /// The rank's member says good-bye, and the alarm is raised as the lifeline raises it.
+  void leave(int rank);
   std::size_t segments() const;
 
   // For the clients.
