@@ -235,8 +235,13 @@ class Lifeline::Watch {
     if (broker_socket_ < 0) return;
     pollfd socket{broker_socket_, 0, 0};
     if (::poll(&socket, 1, 0) <= 0 || (socket.revents & (POLLHUP | POLLERR | POLLNVAL)) == 0) return;
+    // A broker that turns a member out may shut its socket just before it marks the slot; a broker that is
+    // gone still is at the next tick.
+    if (!hung_up_) {
+      hung_up_ = true;
+      return;
+    }
     broker_socket_ = -1;
-    // A broker that turns a member out marks it first: that is no news about the broker.
     if (stop_.load() != 0 || core::is_gone(control_.members[self_])) return;
     std::uint32_t none = 0;
     if (!control_.broker_lost.compare_exchange_strong(none, 1)) return;
@@ -260,6 +265,7 @@ class Lifeline::Watch {
   // The thread's own.
   std::uint64_t last_tick_ns_ = 0;
   bool on_time_ = false;
+  bool hung_up_ = false;
   MemberId watched_ = core::kMaxMembers;
   core::MemberStatus watched_status_;
   std::uint64_t last_beat_ = 0;

@@ -51,6 +51,12 @@ class NamedMemoryProcessTest : public testing::Test {
  protected:
   static constexpr std::size_t kCount = 20'000;
 
+#if defined(__SANITIZE_THREAD__)
+  void SetUp() override {
+    GTEST_SKIP() << "ThreadSanitizer does not support children of a process with threads that start threads";
+  }
+#endif
+
   /// A child that joins as `rank` and writes version after version without end.
   std::unique_ptr<Child> writer(int rank, int size, int copies, const Gate& begun) {
     return std::make_unique<Child>([=, this, &begun]() -> int {
