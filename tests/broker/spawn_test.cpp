@@ -260,7 +260,7 @@ TEST(Spawn, StartUpIsQuick) {
 
 TEST(BrokerProcess, StartsWhereAnotherIsJustEnding) {
   const auto job = fresh_job();
-  for (int round = 0; round < 10; ++round) {
+  for (int round = 0; round < 4; ++round) {
     // The spawned broker's process may take a little longer than its last member's good-bye.
     Client::join(spawning(job))->leave();
     BrokerProcess broker(job);
