@@ -41,8 +41,12 @@ struct Surroundings {
     for (const char* name : {"TUGLINE_JOB", "TUGLINE_TOKEN", "TUGLINE_SOCKET_PATH"}) ::unsetenv(name);
   }
   ~Surroundings() {
-    std::error_code ignored;  // a child's copy, or a test that failed and left something behind
-    if (owner == ::getpid()) std::filesystem::remove_all(directory, ignored);
+    if (owner != ::getpid()) return;  // a child's copy
+    // A broker that is just ending removes its directory at the same time, which ends the walk through it.
+    for (int attempt = 0; attempt < 100 && std::filesystem::exists(directory); ++attempt) {
+      std::error_code gone_meanwhile;
+      std::filesystem::remove_all(directory, gone_meanwhile);
+    }
   }
   std::string directory;
   pid_t owner = 0;
