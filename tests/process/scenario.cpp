@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+// A rank that does what a test asks for, through the public API: process_scenario NAME ARGUMENTS...
+// Prints lines that the test waits for, and an uncaught error's text before it exits with 1.
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <map>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "operation.h"
+#include "tugline/tugline.hpp"
+
+namespace tugline::process {
+namespace {
+
+using Arguments = std::vector<std::string>;
+using Clock = std::chrono::steady_clock;
+
+void say(const std::string& line) {
+  std::printf("%s\n", line.c_str());
+  std::fflush(stdout);
+}
+
+/// Goes on when the test says something; ends the process when the test is gone.
+void wait_for_test() {
+  for (int c = std::getchar(); c != '\n'; c = std::getchar())
+    if (c == EOF) std::exit(3);
+}
+
+double milliseconds_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+void require(bool held, const std::string& what) {
+  if (!held) throw std::runtime_error("scenario: " + what);
+}
+
+std::vector<std::uint32_t> everyone(const Communicator& comm) {
+  std::vector<std::uint32_t> members;
+  for (int rank = 0; rank < comm.size(); ++rank) members.push_back(static_cast<std::uint32_t>(rank));
+  return members;
+}
+
+void check_all_collectives(Communicator& comm) {
+  const auto members = everyone(comm);
+  for (const std::size_t bytes : {4, 56, 60, 4096, 100'000, 3'000'004})
+    for (int kind = 0; kind <= static_cast<int>(Kind::ring_of_messages); ++kind)
+      for (const auto type : {DataType::f32, DataType::i32}) {
+        const Draw draw{static_cast<Kind>(kind), type, bytes, bytes % 13};
+        Operation operation(draw, members, static_cast<std::uint32_t>(comm.rank()));
+        operation.run(comm, Target());
+        require(operation.is_right(),
+                "kind " + std::to_string(kind) + " of " + std::to_string(bytes) + " bytes");
+      }
+}
+
+void steps(Communicator& comm, int count) {
+  for (int step = 0; step < count; ++step) {
+    std::vector<float> values(1000, 1.0f);
+    comm.all_reduce(std::span<float>(values), ReduceOp::sum);
+    require(values.front() == static_cast<float>(comm.size()), "sum");
+    const auto outcome = comm.agree();
+    require(outcome.committed() && !outcome.membership_changed(), "an undisturbed step is committed");
+  }
+}
+
+void collectives(Job& job, const Arguments&) {
+  auto comm = job.communicator();
+  check_all_collectives(comm);
+  steps(comm, 5);
+}
+
+/// All ranks are in step; then rank 0 makes the first of two different calls, all others the second.
+void mismatch(Job& job, const Arguments& arguments) {
+  auto comm = job.communicator();
+  std::vector<float> send(1 << 18), recv(1 << 18);
+  const auto all_reduce = [&](std::size_t count, DataType type, ReduceOp op) {
+    comm.all_reduce(send.data(), recv.data(), count, type, op);
+  };
+  const std::map<std::string, std::pair<std::function<void()>, std::function<void()>>> cases{
+      {"count",
+       {[&] { all_reduce(4, DataType::f32, ReduceOp::sum); },
+        [&] { all_reduce(5, DataType::f32, ReduceOp::sum); }}},
+      {"large_count",
+       {[&] { all_reduce(200'000, DataType::f32, ReduceOp::sum); },
+        [&] { all_reduce(200'001, DataType::f32, ReduceOp::sum); }}},
+      {"type",
+       {[&] { all_reduce(4, DataType::f32, ReduceOp::sum); },
+        [&] { all_reduce(4, DataType::i32, ReduceOp::sum); }}},
+      {"operator",
+       {[&] { all_reduce(4, DataType::f32, ReduceOp::sum); },
+        [&] { all_reduce(4, DataType::f32, ReduceOp::max); }}},
+      {"root",
+       {[&] { comm.broadcast(send.data(), recv.data(), 4, DataType::f32, 0); },
+        [&] { comm.broadcast(send.data(), recv.data(), 4, DataType::f32, 1); }}},
+      {"collective",
+       {[&] { all_reduce(4, DataType::f32, ReduceOp::sum); },
+        [&] { comm.all_gather(send.data(), recv.data(), 4, DataType::f32); }}},
+      {"order",
+       {[&] {
+          all_reduce(4, DataType::f32, ReduceOp::sum);
+          comm.barrier();
+        },
+        [&] {
+          comm.barrier();
+          all_reduce(4, DataType::f32, ReduceOp::sum);
+        }}},
+      {"agreement", {[&] { (void)comm.agree(); }, [&] { comm.barrier(); }}},
+  };
+  const auto& [first, others] = cases.at(arguments.at(0));
+  steps(comm, 1);
+  const auto start = Clock::now();
+  try {
+    comm.rank() == 0 ? first() : others();
+  } catch (const Error&) {
+    say("took " + std::to_string(milliseconds_since(start)) + " ms");
+    throw;
+  }
+  say("no error");
+}
+
+/// Rank 0 aborts from a second thread while its first one waits in a collective that the last rank never
+/// enters.
+void abort_elsewhere(Job& job, const Arguments&) {
+  auto comm = job.communicator();
+  steps(comm, 1);
+  const auto start = Clock::now();
+  std::thread other;
+  if (comm.rank() == 0) other = std::thread([&] { comm.abort("the operator asks for it"); });
+  ErrorCode code = ErrorCode::ok;
+  try {
+    if (comm.rank() == comm.size() - 1) {
+      while (comm.status().ok()) std::this_thread::yield();
+      comm.check();
+    } else {
+      comm.barrier();
+    }
+  } catch (const Error& error) {
+    code = error.code();
+    std::fprintf(stderr, "%s\n", error.what());
+  }
+  if (other.joinable()) other.join();
+  require(code == ErrorCode::aborted, "aborted is expected, not " + std::string(name_of(code)));
+  say("took " + std::to_string(milliseconds_since(start)) + " ms");
+  const auto outcome = comm.agree();
+  require(!outcome.committed() && !outcome.membership_changed(), "an abort takes nobody away");
+  steps(comm, 3);
+}
+
+pid_t fork_child(const std::function<void()>& body) {
+  const pid_t child = ::fork();
+  require(child >= 0, "fork");
+  if (child == 0) {
+    body();
+    ::_exit(0);
+  }
+  return child;
+}
+
+/// Rank 0 forks children that know nothing of the job. One of them stays when the rank ends.
+void forks(Job& job, const Arguments&) {
+  auto comm = job.communicator();
+  steps(comm, 3);
+  if (comm.rank() == 0) {
+    // Without their copies of the test's pipes.
+    const auto stay = [] {
+      for (int end = 0; end < 3; ++end) ::close(end);
+      for (;;) ::pause();
+    };
+    ::waitpid(fork_child([] {}), nullptr, 0);
+    ::waitpid(fork_child([] { std::exit(0); }), nullptr, 0);  // runs destructors of static objects
+    const pid_t killed = fork_child(stay);
+    ::kill(killed, SIGKILL);
+    ::waitpid(killed, nullptr, 0);
+    say("child " + std::to_string(fork_child(stay)));
+  }
+  steps(comm, 20);
+  say("ready");
+  wait_for_test();
+}
+
+/// Waits at the place that the argument names; the test kills some rank there, the others go on without it.
+void wait_at(Job& job, const Arguments& arguments) {
+  const std::string& place = arguments.at(0);
+  const auto pause_here = [&](const std::string& here) {
+    if (place != here) return;
+    say("ready");
+    wait_for_test();
+  };
+  pause_here("joined");
+  auto comm = job.communicator();
+  pause_here("communicator");
+  steps(comm, 1);
+  pause_here("loop");
+  ErrorCode code = ErrorCode::ok;
+  std::string text;
+  const auto start = Clock::now();
+  try {
+    comm.barrier();
+  } catch (const Error& error) {
+    code = error.code();
+    text = error.what();
+  }
+  say("took " + std::to_string(milliseconds_since(start)) + " ms");
+  std::fprintf(stderr, "%s\n", text.c_str());
+  if (code == ErrorCode::ok) return say("nobody was lost");
+  const auto outcome = comm.agree();
+  require(code == ErrorCode::peer_lost, "peer_lost is expected, not " + std::string(name_of(code)));
+  require(outcome.membership_changed() && !outcome.committed(), "a rank is lost");
+  for (const auto& lost : outcome.lost()) say("lost " + std::to_string(lost.rank));
+  steps(comm, 3);
+}
+
+/// The first rank waits in agree(), the others in a collective, while the last one is killed.
+void agree_beside_collective(Job& job, const Arguments&) {
+  auto comm = job.communicator();
+  steps(comm, 1);
+  const int last = comm.size() - 1;
+  say("ready");
+  if (comm.rank() == last) wait_for_test();
+  ErrorCode code = ErrorCode::ok;
+  std::vector<float> values(200'000, 1.0f);
+  if (comm.rank() != 0) {
+    try {
+      comm.all_reduce(std::span<float>(values), ReduceOp::sum);
+    } catch (const Error& error) {
+      code = error.code();
+    }
+    require(code == ErrorCode::peer_lost, "peer_lost is expected, not " + std::string(name_of(code)));
+  }
+  const auto outcome = comm.agree();
+  require(outcome.lost().size() == 1 && outcome.lost()[0].rank == last, "the last rank is lost");
+  require(!outcome.committed(), "an operation has failed");
+  steps(comm, 3);
+}
+
+/// Ends right after its last operation, as a program may.
+void leave_at_once(Job& job, const Arguments& arguments) {
+  auto comm = job.communicator();
+  const auto bytes = std::stoul(arguments.at(0));
+  const auto members = everyone(comm);
+  for (int kind = 0; kind <= static_cast<int>(Kind::ring_of_messages); ++kind) {
+    Operation operation({static_cast<Kind>(kind), DataType::f32, bytes, 3}, members,
+                        static_cast<std::uint32_t>(comm.rank()));
+    auto part = comm.split(0, 0);
+    operation.run(part, Target());
+    require(operation.is_right(), "kind " + std::to_string(kind));
+  }
+  Operation last({Kind::all_reduce, DataType::f32, bytes, 5}, members,
+                 static_cast<std::uint32_t>(comm.rank()));
+  last.run(comm, Target());
+  require(last.is_right(), "sum");
+  job.leave();
+}
+
+/// Runs until the broker is gone.
+void until_broker_lost(Job& job, const Arguments&) {
+  auto comm = job.communicator();
+  steps(comm, 1);
+  say("ready");
+  if (comm.rank() == 0) {
+    // One rank computes and never comes.
+    while (comm.status().ok()) std::this_thread::yield();
+    comm.check();
+  }
+  if (comm.rank() == 1) (void)comm.agree();
+  for (;;) comm.barrier();
+}
+
+/// Start-up as a program sees it: from its first line to the first result.
+void start_up(Job& job, const Arguments&) {
+  auto comm = job.communicator();
+  comm.barrier();
+  say("up");
+  wait_for_test();
+}
+
+using Scenario = void (*)(Job&, const Arguments&);
+const std::map<std::string, Scenario> kScenarios{
+    {"collectives", collectives},
+    {"mismatch", mismatch},
+    {"abort", abort_elsewhere},
+    {"fork", forks},
+    {"wait_at", wait_at},
+    {"agree_beside_collective", agree_beside_collective},
+    {"leave_at_once", leave_at_once},
+    {"until_broker_lost", until_broker_lost},
+    {"start_up", start_up},
+};
+
+}  // namespace
+}  // namespace tugline::process
+
+int main(int argc, char** argv) {
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  try {
+    const auto scenario = tugline::process::kScenarios.at(words.at(0));
+    auto job = tugline::Job::join();
+    scenario(job, {words.begin() + 1, words.end()});
+    return 0;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+}
