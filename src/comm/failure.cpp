@@ -78,12 +78,13 @@ Status CommunicatorState::failure_of(const Epoch& epoch, const Pending& pending)
     const auto other = failure.rank[0] == epoch.rank ? failure.rank[1] : failure.rank[0];
     return {ErrorCode::mismatch, static_cast<std::int32_t>(other), 0, failure.sequence};
   }
+  // Before the ranks: whoever has been told of the broker's end may have left since.
+  if (control_->broker_lost.load(std::memory_order_acquire) != 0) return {ErrorCode::broker_lost};
   for (std::uint32_t rank = 0; rank < epoch.size; ++rank)
     if (rank != epoch.rank && matters(epoch, rank, pending, standing(epoch.originals[rank])))
       return {ErrorCode::peer_lost, static_cast<std::int32_t>(rank)};
   if (core::is_gone(control_->members[client_->member()]))
     return {ErrorCode::stale_epoch, static_cast<std::int32_t>(epoch.rank)};
-  if (control_->broker_lost.load(std::memory_order_acquire) != 0) return {ErrorCode::broker_lost};
   return {};
 }
 
