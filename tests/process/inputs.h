@@ -56,11 +56,9 @@ bool is_sum(std::span<const T> values, const std::vector<std::uint32_t>& ranks, 
   return wrong == 0;
 }
 
-/// FNV-1a over 32-bit words, continued from `hash`.
-template <class T>
-std::uint64_t hash_of(std::span<const T> values, std::uint64_t hash) noexcept {
-  static_assert(sizeof(T) == 4);
-  for (const T value : values) hash = (hash ^ static_cast<std::uint64_t>(value)) * 0x100000001b3u;
+/// FNV-1a over words, continued from `hash`.
+inline std::uint64_t hash_of(std::span<const std::uint32_t> words, std::uint64_t hash) noexcept {
+  for (const auto word : words) hash = (hash ^ word) * 0x100000001b3u;
   return hash;
 }
 inline constexpr std::uint64_t kHashStart = 0xcbf29ce484222325u;

@@ -114,7 +114,7 @@ bool Operation::is_right() const {
 std::uint64_t Operation::shared_hash(std::uint64_t hash) const noexcept {
   const bool shared =
       draw_.kind == Kind::all_reduce || draw_.kind == Kind::all_gather || draw_.kind == Kind::broadcast;
-  return shared ? hash_of(std::span<const std::uint32_t>(recv_), hash) : hash;
+  return shared ? hash_of(recv_, hash) : hash;
 }
 
 }  // namespace tugline::process

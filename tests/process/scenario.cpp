@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "inputs.h"
 #include "operation.h"
 #include "tugline/tugline.hpp"
 
@@ -284,6 +285,39 @@ void start_up(Job& job, const Arguments&) {
   wait_for_test();
 }
 
+/// Asks for memory: an uncaught error is what the test wants.
+void allocate(Job& job, const Arguments& arguments) {
+  auto buffer = job.allocate<std::uint8_t>(std::stoull(arguments.at(0)));
+  buffer.data()[buffer.size() - 1] = 1;
+  say("allocated");
+}
+
+/// Publishes a version of a named buffer, and begins the next one, until it is killed.
+void named_write(Job& job, const Arguments& arguments) {
+  constexpr std::size_t kCount = 100'000;
+  const auto version = std::stoull(arguments.at(0));
+  auto buffer = job.named_buffer<std::uint32_t>("weights/" + std::to_string(job.rank()), kCount);
+  const auto next = buffer.next();
+  fill(next, static_cast<std::uint32_t>(job.rank()), version);
+  buffer.publish(version);
+  buffer.next()[0] = 12345;  // never published
+  say("ready");
+  wait_for_test();
+}
+
+void named_find(Job& job, const Arguments& arguments) {
+  constexpr std::size_t kCount = 100'000;
+  const auto version = std::stoull(arguments.at(0));
+  for (std::uint32_t rank = 0; rank < std::stoul(arguments.at(1)); ++rank) {
+    auto buffer = job.named_buffer<std::uint32_t>("weights/" + std::to_string(rank), kCount);
+    require(buffer.version() == version, "version " + std::to_string(buffer.version()));
+    require(is_sum(buffer.current(), {rank}, version, 0), "the elements of rank " + std::to_string(rank));
+    buffer.next()[0] = 7;  // its writer is dead: this is the new one
+    buffer.publish(version + 1);
+  }
+  say("found");
+}
+
 using Scenario = void (*)(Job&, const Arguments&);
 const std::map<std::string, Scenario> kScenarios{
     {"collectives", collectives},
@@ -295,6 +329,9 @@ const std::map<std::string, Scenario> kScenarios{
     {"leave_at_once", leave_at_once},
     {"until_broker_lost", until_broker_lost},
     {"start_up", start_up},
+    {"allocate", allocate},
+    {"named_write", named_write},
+    {"named_find", named_find},
 };
 
 }  // namespace
