@@ -6,6 +6,11 @@
 #include "comm/state.h"
 
 namespace tugline::comm {
+namespace {
+
+constexpr std::string_view kName = "agree()";
+
+}  // namespace
 
 core::Decision CommunicatorState::decide(bool complete, core::RankSet& gone_set, Status& broker) {
   Epoch& epoch = *epoch_;
@@ -15,7 +20,8 @@ core::Decision CommunicatorState::decide(bool complete, core::RankSet& gone_set,
     if (control_->broker_lost.load(std::memory_order_acquire) != 0) broker = {ErrorCode::broker_lost};
   };
   refresh();
-  agreement_.post(complete);
+  // Open: the last call ended in a mismatch, and its post stands.
+  if (!agreement_.open()) agreement_.post(complete);
   if (anybody_sleeps(epoch.bank.header().sleepers)) ring_everyone(epoch);
 
   core::Decision decision;
@@ -26,6 +32,8 @@ core::Decision CommunicatorState::decide(bool complete, core::RankSet& gone_set,
   };
   auto alarm = [&]() -> Status {
     refresh();
+    if (complete && agreement_is_mismatched(epoch))
+      return {ErrorCode::mismatch, static_cast<std::int32_t>(epoch.bank.header().failure.rank[0])};
     return {};
   };
   auto subject = [&]() -> WaitSubject {
@@ -40,13 +48,17 @@ core::Decision CommunicatorState::decide(bool complete, core::RankSet& gone_set,
   const Status waited = wait(place_, poll, alarm, subject);
   // Whoever decided may have been the only one awake.
   if (anybody_sleeps(epoch.bank.header().sleepers)) ring_everyone(epoch);
-  if (!waited.ok()) throw to_error(waited, Call{});
+  if (!waited.ok()) {
+    remember(waited);
+    throw to_error(waited, Call{}, kName);
+  }
   return decision;
 }
 
 Outcome CommunicatorState::agree() {
   Call none;
-  if (busy_.exchange(true, std::memory_order_acquire)) throw to_error({ErrorCode::invalid_usage}, none);
+  if (busy_.exchange(true, std::memory_order_acquire))
+    throw to_error({ErrorCode::invalid_usage}, none, kName);
   struct Release {
     CommunicatorState& state;
     ~Release() { state.end_exclusive(); }
@@ -59,11 +71,11 @@ Outcome CommunicatorState::agree() {
   if (agreement_.removed()) {
     const Status stale{ErrorCode::stale_epoch, static_cast<std::int32_t>(epoch->rank)};
     remember(stale);
-    throw to_error(stale, none);
+    throw to_error(stale, none, kName);
   }
   if (!broker.ok()) {
     remember(broker);
-    throw to_error(broker, none);
+    throw to_error(broker, none, kName);
   }
 
   std::vector<LostRank> lost;

@@ -71,6 +71,7 @@ Descriptor describe(const Call& call) noexcept {
 }
 
 std::string to_text(const Descriptor& descriptor) {
+  if (descriptor == kAgreementDescriptor) return "agree()";
   const auto collective = static_cast<core::Collective>((descriptor.kind & 0xff) - 1);
   if (collective == core::Collective::barrier) return "barrier()";
   std::string text = fmt::format("{}(count {}, {}", core::name_of(collective), descriptor.count,

@@ -38,6 +38,9 @@ struct Call {
   bool in_place(std::uint32_t rank) const noexcept;
 };
 
+/// Stands for agree() where ranks made different calls.
+inline constexpr Descriptor kAgreementDescriptor{0xff, 0};
+
 /// What must be equal on all ranks.
 Descriptor describe(const Call& call) noexcept;
 /// 32 bits of it, to travel in packet flags.

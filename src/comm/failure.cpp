@@ -88,6 +88,36 @@ Status CommunicatorState::failure_of(const Epoch& epoch, const Pending& pending)
   return {};
 }
 
+// A rank that has come to the next agreement without having been in this operation will never be in it:
+// agree() here against a collective or message there. When an operation failed there, no call is to blame.
+Status CommunicatorState::passed_over(const Epoch& epoch, const Pending& pending) const noexcept {
+  for (std::uint32_t rank = 0; rank < epoch.size; ++rank) {
+    if (rank == epoch.rank || (pending.peer >= 0 && static_cast<std::uint32_t>(pending.peer) != rank))
+      continue;
+    const auto ahead = agreement_.ahead(epoch.originals[rank]);
+    if (ahead == core::Agreement::Ahead::no) continue;
+    // Read after the post: it was written before.
+    const auto finished = epoch.bank.progress(rank).finished.load(std::memory_order_acquire);
+    if (pending.peer < 0 && static_cast<std::int64_t>(finished - pending.sequence) >= 0) continue;
+    const auto code = ahead == core::Agreement::Ahead::failed ? ErrorCode::aborted : ErrorCode::mismatch;
+    return {code, static_cast<std::int32_t>(rank)};
+  }
+  return {};
+}
+
+Status CommunicatorState::look_at_alarm(const Pending& pending) const noexcept {
+  // In this order: what made a rank go to its agreement is to be seen here too, and says more.
+  const Status passed = passed_over(*epoch_, pending);
+  const Status failure = failure_of(*epoch_, pending);
+  return failure.ok() ? passed : failure;
+}
+
+bool CommunicatorState::agreement_is_mismatched(const Epoch& epoch) const noexcept {
+  const auto& failure = epoch.bank.header().failure;
+  return failure.state.load(std::memory_order_acquire) == 2 && failure.kind == FailureKind::mismatch &&
+         failure.descriptor[1] == kAgreementDescriptor;
+}
+
 void CommunicatorState::raise_alarm() noexcept {
   control_->alarm.fetch_add(1, std::memory_order_seq_cst);
   base::futex_wake(control_->alarm);
@@ -151,10 +181,11 @@ void CommunicatorState::abort(std::string_view reason) {
   remember({ErrorCode::aborted, static_cast<std::int32_t>(current()->rank)});
 }
 
-Error CommunicatorState::to_error(const Status& status, const Call& call) const {
+Error CommunicatorState::to_error(const Status& status, const Call& call, std::string_view operation) const {
   const auto epoch = current();
   ErrorContext context;
-  context.operation = call.collective == core::Collective::barrier || call.count != 0
+  context.operation = !operation.empty() ? std::string(operation)
+                      : call.collective == core::Collective::barrier || call.count != 0
                           ? to_text(describe(call))
                           : std::string(core::name_of(call.collective));
   context.communicator = fmt::format("{} (epoch {})", identity_.name, epoch->generation);
@@ -176,11 +207,13 @@ Error CommunicatorState::to_error(const Status& status, const Call& call) const 
           std::move(context));
     }
     case ErrorCode::aborted:
-      return Error(status.code,
-                   fmt::format("rank {} called abort(): {}", status.peer,
-                               recorded ? failure.reason : "no reason given"),
-                   "call agree() on all ranks to go on with this communicator, or end the job",
-                   std::move(context));
+      return Error(
+          status.code,
+          recorded ? fmt::format("rank {} called abort(): {}", status.peer, failure.reason)
+                   : fmt::format("rank {} gave this step up: an operation failed there, and it called "
+                                 "agree()",
+                                 status.peer),
+          "call agree() on all ranks to go on with this communicator, or end the job", std::move(context));
     case ErrorCode::peer_lost: {
       if (status.peer < 0 || status.peer >= static_cast<int>(epoch->size)) break;
       const int member = member_of(epoch->originals[static_cast<std::size_t>(status.peer)]);

@@ -168,6 +168,9 @@ Status CommunicatorState::execute_exclusively(const Call& call) {
     if (result.mismatch_peer >= 0)
       raise_failure(FailureKind::mismatch, epoch.sequence, result.mismatch_peer, describe(call), result.other,
                     {});
+    else if (result.status.code == ErrorCode::mismatch)
+      raise_failure(FailureKind::mismatch, epoch.sequence, result.status.peer, describe(call),
+                    kAgreementDescriptor, {});
     if (!result.status.ok()) remember(result.status);
     return result.status;
   }
@@ -186,6 +189,10 @@ Status CommunicatorState::settle(const PlanRun& run, Status status) {
     status = {ErrorCode::mismatch, run.mismatch_peer(), 0, run.sequence()};
     raise_failure(FailureKind::mismatch, run.sequence(), run.mismatch_peer(), run.descriptor(),
                   run.other_descriptor(), {});
+  } else if (status.code == ErrorCode::mismatch) {
+    // By the record of another rank, which stands, or because a rank is in agree().
+    raise_failure(FailureKind::mismatch, run.sequence(), status.peer, run.descriptor(), kAgreementDescriptor,
+                  {});
   }
   if (!status.ok()) remember(status);
   return status;

@@ -60,11 +60,12 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   /// already).
   std::unique_ptr<PlanRun> make_run(const Call& call);
   /// The state of waiting: ok while it makes sense to go on.
-  Status look_at_alarm(const Pending& pending) const noexcept { return failure_of(*epoch_, pending); }
+  Status look_at_alarm(const Pending& pending) const noexcept;
   WaitPlace& wait_place() noexcept { return place_; }
   /// Records a failed operation (for agree() and later calls); publishes a mismatch to all ranks.
   Status settle(const PlanRun& run, Status status);
-  Error to_error(const Status& status, const Call& call) const;
+  /// `operation`: what is not a call of `call`'s kind.
+  Error to_error(const Status& status, const Call& call, std::string_view operation = {}) const;
   std::shared_ptr<Epoch> current() const noexcept {
     std::lock_guard lock(epoch_mutex_);
     return epoch_;
@@ -84,6 +85,8 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   void decide_how_to_wait() noexcept;
 
   Status failure_of(const Epoch& epoch, const Pending& pending) const noexcept;
+  Status passed_over(const Epoch& epoch, const Pending& pending) const noexcept;
+  bool agreement_is_mismatched(const Epoch& epoch) const noexcept;
   core::MemberState standing(std::uint32_t original) const noexcept;
   int member_of(std::uint32_t original) const noexcept;
   void raise_failure(FailureKind kind, std::uint64_t sequence, std::int32_t other, const Descriptor& mine,

@@ -35,6 +35,12 @@ Decision Agreement::abort(const RankSet& gone) noexcept {
   return agreement::advance(board_, state_, gone, agreement::Patience::none, direct);
 }
 
+Agreement::Ahead Agreement::ahead(std::uint32_t rank) const noexcept {
+  const auto word = board_.posts[rank].word.load();
+  if (agreement::posted_agreement(word) <= state_.current) return Ahead::no;
+  return agreement::posted_failed(word) ? Ahead::failed : Ahead::complete;
+}
+
 RankSet Agreement::missing() const noexcept {
   RankSet result;
   for (std::uint32_t rank = 0; rank < state_.size; ++rank) {

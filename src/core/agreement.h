@@ -143,6 +143,10 @@ class Agreement {
   bool removed() const noexcept { return state_.removed; }
   /// True between post() and the decision.
   bool open() const noexcept { return state_.current != state_.last.agreement && !state_.removed; }
+  /// How far another member is: it posts only when it has ended all its operations before.
+  enum class Ahead : std::uint8_t { no, complete, failed };
+  /// Whether `rank` has posted an agreement that this member has not posted yet.
+  Ahead ahead(std::uint32_t rank) const noexcept;
   /// Members of the current membership that have not posted the current agreement, for reports.
   RankSet missing() const noexcept;
 

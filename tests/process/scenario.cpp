@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -116,6 +117,8 @@ void mismatch(Job& job, const Arguments& arguments) {
           all_reduce(4, DataType::f32, ReduceOp::sum);
         }}},
       {"agreement", {[&] { (void)comm.agree(); }, [&] { comm.barrier(); }}},
+      {"agreement_of_others",
+       {[&] { all_reduce(200'000, DataType::f32, ReduceOp::sum); }, [&] { (void)comm.agree(); }}},
   };
   const auto& [first, others] = cases.at(arguments.at(0));
   steps(comm, 1);
@@ -127,6 +130,33 @@ void mismatch(Job& job, const Arguments& arguments) {
     throw;
   }
   say("no error");
+}
+
+/// One rank is in agree(), the others in a barrier or a message; all then agree, and go on.
+void mismatch_and_on(Job& job, const Arguments&) {
+  auto comm = job.communicator();
+  steps(comm, 1);
+  for (const bool message : {false, true}) {
+    ErrorCode code = ErrorCode::ok;
+    std::optional<Outcome> outcome;
+    float value = 0;
+    try {
+      if (comm.rank() == 0)
+        outcome = comm.agree();
+      else if (message)
+        comm.recv(&value, 1, DataType::f32, 0);
+      else
+        comm.barrier();
+    } catch (const Error& error) {
+      code = error.code();
+    }
+    // Rank 0 may be told by the outcome instead: the others are in the same agreement by then.
+    require(code == ErrorCode::mismatch || (comm.rank() == 0 && outcome.has_value()),
+            "mismatch is expected, not " + std::string(name_of(code)));
+    if (!outcome) outcome = comm.agree();
+    require(!outcome->committed() && !outcome->membership_changed(), "the step is done again by all");
+    steps(comm, 2);
+  }
 }
 
 /// Rank 0 aborts from a second thread while its first one waits in a collective that the last rank never
@@ -221,8 +251,8 @@ void wait_at(Job& job, const Arguments& arguments) {
   steps(comm, 3);
 }
 
-/// The first rank waits in agree(), the others in a collective, while the last one is killed.
-void agree_beside_collective(Job& job, const Arguments&) {
+/// The first rank waits in agree(), the others for a message of the last one, which is killed.
+void agree_beside_message(Job& job, const Arguments&) {
   auto comm = job.communicator();
   steps(comm, 1);
   const int last = comm.size() - 1;
@@ -232,7 +262,7 @@ void agree_beside_collective(Job& job, const Arguments&) {
   std::vector<float> values(200'000, 1.0f);
   if (comm.rank() != 0) {
     try {
-      comm.all_reduce(std::span<float>(values), ReduceOp::sum);
+      comm.recv(values.data(), values.size(), DataType::f32, last);
     } catch (const Error& error) {
       code = error.code();
     }
@@ -263,8 +293,8 @@ void leave_at_once(Job& job, const Arguments& arguments) {
   job.leave();
 }
 
-/// Runs until the broker is gone.
-void until_broker_lost(Job& job, const Arguments&) {
+/// Waits, in a barrier or in agree(), for a rank that does not come, until the broker is gone.
+void until_broker_lost(Job& job, const Arguments& arguments) {
   auto comm = job.communicator();
   steps(comm, 1);
   say("ready");
@@ -273,8 +303,8 @@ void until_broker_lost(Job& job, const Arguments&) {
     while (comm.status().ok()) std::this_thread::yield();
     comm.check();
   }
-  if (comm.rank() == 1) (void)comm.agree();
-  for (;;) comm.barrier();
+  if (arguments.at(0) == "agree") (void)comm.agree();
+  comm.barrier();
 }
 
 /// Start-up as a program sees it: from its first line to the first result.
@@ -322,10 +352,11 @@ using Scenario = void (*)(Job&, const Arguments&);
 const std::map<std::string, Scenario> kScenarios{
     {"collectives", collectives},
     {"mismatch", mismatch},
+    {"mismatch_and_on", mismatch_and_on},
     {"abort", abort_elsewhere},
     {"fork", forks},
     {"wait_at", wait_at},
-    {"agree_beside_collective", agree_beside_collective},
+    {"agree_beside_message", agree_beside_message},
     {"leave_at_once", leave_at_once},
     {"until_broker_lost", until_broker_lost},
     {"start_up", start_up},

@@ -87,8 +87,16 @@ INSTANTIATE_TEST_SUITE_P(
         Difference{"operator", "all_reduce(count 4, f32, sum)", "all_reduce(count 4, f32, max)"},
         Difference{"root", "broadcast(count 4, f32, root 0)", "broadcast(count 4, f32, root 1)"},
         Difference{"collective", "all_reduce(count 4, f32, sum)", "all_gather(count 4, f32)"},
-        Difference{"order", "all_reduce(count 4, f32, sum)", "barrier"}),
+        Difference{"order", "all_reduce(count 4, f32, sum)", "barrier"},
+        Difference{"agreement", "agree()", "barrier()"},
+        Difference{"agreement_of_others", "all_reduce(count 200000, f32, sum)", "agree()"}),
     [](const auto& test) { return std::string(test.param.name); });
+
+TEST_F(Together, GoOnAfterAMismatch) {
+  auto ranks = around_.ranks(3, {"mismatch_and_on"});
+  wait_for_all(ranks, 0);
+  expect_nothing_left();
+}
 
 TEST_F(Together, AbortFromAnotherThreadEndsAllAndTheyGoOn) {
   auto ranks = around_.ranks(3, {"abort"});
