@@ -39,6 +39,9 @@ const Case kCases[] = {
      true},
     {"three ranks, two agreements, a crash", {.ranks = 3, .agreements = 2, .crashes = 1}, true},
     {"three ranks, two agreements, two crashes", {.ranks = 3, .agreements = 2, .crashes = 2}, true},
+    {"three ranks, two agreements, a crash, failures, the broker lost to two",
+     {.ranks = 3, .agreements = 2, .crashes = 1, .may_fail = 0b100, .may_abort = 0b011},
+     false},
     {"window of one, three ranks, two agreements, a crash and one taken for dead",
      {.ranks = 3, .agreements = 2, .records = 1, .crashes = 1, .zombies = 1},
      true},
@@ -53,7 +56,7 @@ class AgreementExplorerTest : public testing::TestWithParam<Case> {};
 
 TEST_P(AgreementExplorerTest, HoldsInEveryState) {
   const auto& options = GetParam().options;
-  if (kSlow && options.zombies > 0 && options.ranks > 2)
+  if (kSlow && options.ranks > 2 && (options.zombies > 0 || options.may_abort != 0))
     GTEST_SKIP() << "too slow under a sanitizer; the plain build runs it";
   if (options.zombies > 0 && options.ranks > 2 && options.agreements > 2 &&
       std::getenv("TUGLINE_EXPLORE_ALL") == nullptr)
