@@ -229,6 +229,22 @@ TEST_F(Setup, ASecondBrokerOnTheSameJobIsRefused) {
   expect_nothing_left();
 }
 
+// The next job may come while the broker has not yet heard of every death of the one before.
+TEST_F(Setup, AJobMayFollowAtOnceOnOneThatWasKilled) {
+  auto broker = around_.broker();
+  for (int round = 0; round < 15; ++round) {
+    auto ranks = around_.ranks(3, {"start_up"});
+    for (auto& rank : ranks) ASSERT_TRUE(rank->has_said("up")) << "round " << round << "\n" << rank->error();
+    for (auto& rank : ranks) rank->kill(SIGKILL);
+    for (auto& rank : ranks) EXPECT_EQ(rank->wait().signal, SIGKILL);
+  }
+  auto ranks = around_.ranks(3, {"collectives"});
+  wait_for_all(ranks, 0);
+  broker->kill(SIGTERM);
+  EXPECT_EQ(broker->wait().exit_code, 0);
+  expect_nothing_left();
+}
+
 TEST_F(Setup, NamedBuffersAreFoundAfterAllRanksWereKilled) {
   auto broker = around_.broker();
   auto ranks = around_.ranks(3, {"named_write", "41"});
