@@ -25,15 +25,19 @@ core::Decision CommunicatorState::decide(bool complete, core::RankSet& gone_set,
   if (anybody_sleeps(epoch.bank.header().sleepers)) ring_everyone(epoch);
 
   core::Decision decision;
+  bool mismatched = false;
   auto poll = [&] {
+    // Those who found the difference may have left by now: their going must not turn it into a loss.
+    if (mismatched) return Poll::blocked;
     // Without a broker nobody new can be told apart from somebody late: what is open ends as aborted.
     decision = broker.ok() ? agreement_.advance(gone_set) : agreement_.abort(gone_set);
     return decision.verdict != core::Verdict::undecided ? Poll::done : Poll::blocked;
   };
   auto alarm = [&]() -> Status {
-    refresh();
-    if (complete && agreement_is_mismatched(epoch))
+    mismatched = complete && agreement_is_mismatched(epoch);
+    if (mismatched)
       return {ErrorCode::mismatch, static_cast<std::int32_t>(epoch.bank.header().failure.rank[0])};
+    refresh();
     return {};
   };
   auto subject = [&]() -> WaitSubject {

@@ -80,9 +80,16 @@ Status CommunicatorState::failure_of(const Epoch& epoch, const Pending& pending)
   }
   // Before the ranks: whoever has been told of the broker's end may have left since.
   if (control_->broker_lost.load(std::memory_order_acquire) != 0) return {ErrorCode::broker_lost};
-  for (std::uint32_t rank = 0; rank < epoch.size; ++rank)
-    if (rank != epoch.rank && matters(epoch, rank, pending, standing(epoch.originals[rank])))
-      return {ErrorCode::peer_lost, static_cast<std::int32_t>(rank)};
+  // The dead before those who left: these may have left because of the others.
+  Status left;
+  for (std::uint32_t rank = 0; rank < epoch.size; ++rank) {
+    const auto found = rank == epoch.rank ? core::MemberState::alive : standing(epoch.originals[rank]);
+    if (!matters(epoch, rank, pending, found)) continue;
+    const Status lost{ErrorCode::peer_lost, static_cast<std::int32_t>(rank)};
+    if (found == core::MemberState::dead) return lost;
+    if (left.ok()) left = lost;
+  }
+  if (!left.ok()) return left;
   if (core::is_gone(control_->members[client_->member()]))
     return {ErrorCode::stale_epoch, static_cast<std::int32_t>(epoch.rank)};
   return {};
