@@ -3,6 +3,8 @@
 // must.
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "comm/state.h"
 
 namespace tugline::comm {
@@ -20,6 +22,7 @@ core::Decision CommunicatorState::decide(bool complete, core::RankSet& gone_set,
     if (control_->broker_lost.load(std::memory_order_acquire) != 0) broker = {ErrorCode::broker_lost};
   };
   refresh();
+  if (held_decision_) return *std::exchange(held_decision_, std::nullopt);
   // Open: the last call ended in a mismatch, and its post stands.
   if (!agreement_.open()) agreement_.post(complete);
   if (anybody_sleeps(epoch.bank.header().sleepers)) ring_everyone(epoch);
@@ -33,12 +36,16 @@ core::Decision CommunicatorState::decide(bool complete, core::RankSet& gone_set,
     decision = broker.ok() ? agreement_.advance(gone_set) : agreement_.abort(gone_set);
     return decision.verdict != core::Verdict::undecided ? Poll::done : Poll::blocked;
   };
-  auto alarm = [&]() -> Status {
+  // Somebody is in an operation that this rank has passed over.
+  auto mismatch = [&]() -> Status {
     mismatched = complete && agreement_is_mismatched(epoch);
-    if (mismatched)
-      return {ErrorCode::mismatch, static_cast<std::int32_t>(epoch.bank.header().failure.rank[0])};
-    refresh();
-    return {};
+    if (!mismatched) return {};
+    return {ErrorCode::mismatch, static_cast<std::int32_t>(epoch.bank.header().failure.rank[0])};
+  };
+  auto alarm = [&] {
+    const Status status = mismatch();
+    if (status.ok()) refresh();
+    return status;
   };
   auto subject = [&]() -> WaitSubject {
     WaitSubject about;
@@ -49,7 +56,13 @@ core::Decision CommunicatorState::decide(bool complete, core::RankSet& gone_set,
       if (missing.has(epoch.originals[rank])) about.peer = static_cast<std::int32_t>(rank);
     return about;
   };
-  const Status waited = wait(place_, poll, alarm, subject);
+  Status waited = wait(place_, poll, alarm, subject);
+  // The other one writes its record before it posts or leaves, so a decision that depends on that shows it.
+  // It is an error on every rank; the decision is for the next call, as on the others.
+  if (waited.ok()) {
+    waited = mismatch();
+    if (!waited.ok()) held_decision_ = decision;
+  }
   // Whoever decided may have been the only one awake.
   if (anybody_sleeps(epoch.bank.header().sleepers)) ring_everyone(epoch);
   if (!waited.ok()) {

@@ -38,8 +38,10 @@ struct Call {
   bool in_place(std::uint32_t rank) const noexcept;
 };
 
-/// Stands for agree() where ranks made different calls.
-inline constexpr Descriptor kAgreementDescriptor{0xff, 0};
+/// Stands for agreement number `agreement` where ranks made different calls.
+constexpr Descriptor describe_agreement(std::uint64_t agreement) noexcept {
+  return {0xff, agreement};
+}
 
 /// What must be equal on all ranks.
 Descriptor describe(const Call& call) noexcept;

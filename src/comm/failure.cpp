@@ -119,10 +119,11 @@ Status CommunicatorState::look_at_alarm(const Pending& pending) const noexcept {
   return failure.ok() ? passed : failure;
 }
 
+// This very one: faster ranks may be at the next one while this rank still reads its decision.
 bool CommunicatorState::agreement_is_mismatched(const Epoch& epoch) const noexcept {
   const auto& failure = epoch.bank.header().failure;
   return failure.state.load(std::memory_order_acquire) == 2 && failure.kind == FailureKind::mismatch &&
-         failure.descriptor[1] == kAgreementDescriptor;
+         failure.descriptor[1] == describe_agreement(agreement_.posted());
 }
 
 void CommunicatorState::raise_alarm() noexcept {
@@ -149,7 +150,7 @@ void CommunicatorState::raise_failure(FailureKind kind, std::uint64_t sequence, 
     failure.descriptor[0] = mine;
     failure.descriptor[1] = theirs;
     const auto length = std::min(reason.size(), FailureRecord::kReasonBytes - 1);
-    std::memcpy(failure.reason, reason.data(), length);
+    reason.copy(failure.reason, length);
     failure.reason[length] = '\0';
     failure.state.store(2, std::memory_order_release);
   }

@@ -170,7 +170,7 @@ Status CommunicatorState::execute_exclusively(const Call& call) {
                     {});
     else if (result.status.code == ErrorCode::mismatch)
       raise_failure(FailureKind::mismatch, epoch.sequence, result.status.peer, describe(call),
-                    kAgreementDescriptor, {});
+                    next_agreement(), {});
     if (!result.status.ok()) remember(result.status);
     return result.status;
   }
@@ -191,8 +191,7 @@ Status CommunicatorState::settle(const PlanRun& run, Status status) {
                   run.other_descriptor(), {});
   } else if (status.code == ErrorCode::mismatch) {
     // By the record of another rank, which stands, or because a rank is in agree().
-    raise_failure(FailureKind::mismatch, run.sequence(), status.peer, run.descriptor(), kAgreementDescriptor,
-                  {});
+    raise_failure(FailureKind::mismatch, run.sequence(), status.peer, run.descriptor(), next_agreement(), {});
   }
   if (!status.ok()) remember(status);
   return status;

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -86,6 +87,7 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
 
   Status failure_of(const Epoch& epoch, const Pending& pending) const noexcept;
   Status passed_over(const Epoch& epoch, const Pending& pending) const noexcept;
+  Descriptor next_agreement() const noexcept { return describe_agreement(agreement_.posted() + 1); }
   bool agreement_is_mismatched(const Epoch& epoch) const noexcept;
   core::MemberState standing(std::uint32_t original) const noexcept;
   int member_of(std::uint32_t original) const noexcept;
@@ -113,6 +115,8 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   WaitPlace place_;
   std::atomic<bool> busy_{false};
   core::Agreement agreement_;
+  /// Read by a call of agree() that ended in a mismatch; the next call returns it.
+  std::optional<core::Decision> held_decision_;
 
   mutable std::mutex status_mutex_;
   Status status_;

@@ -143,6 +143,8 @@ class Agreement {
   bool removed() const noexcept { return state_.removed; }
   /// True between post() and the decision.
   bool open() const noexcept { return state_.current != state_.last.agreement && !state_.removed; }
+  /// Number of the agreement posted last, decided or not; 0 before the first.
+  std::uint64_t posted() const noexcept { return state_.current; }
   /// How far another member is: it posts only when it has ended all its operations before.
   enum class Ahead : std::uint8_t { no, complete, failed };
   /// Whether `rank` has posted an agreement that this member has not posted yet.
