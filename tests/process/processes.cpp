@@ -114,6 +114,12 @@ void Process::kill(int signal) const {
   EXPECT_EQ(::kill(pid_, signal), 0);
 }
 
+bool Process::sleeps() const {
+  const auto text = content_of("/proc/" + std::to_string(pid_) + "/stat");
+  const auto name_end = text.rfind(')');
+  return name_end != std::string::npos && text.compare(name_end, 3, ") S") == 0;
+}
+
 void Process::say(const std::string& line) {
   const auto text = line + "\n";
   EXPECT_EQ(::write(input_, text.data(), text.size()), static_cast<ssize_t>(text.size()));

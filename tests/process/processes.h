@@ -45,6 +45,8 @@ class Process {
 
   pid_t pid() const noexcept { return pid_; }
   void kill(int signal) const;
+  /// True when its first thread sleeps at this moment.
+  bool sleeps() const;
   /// Writes a line to its standard input.
   void say(const std::string& line);
   /// Reads until its output has the line; false at its end or after the limit.

@@ -228,6 +228,7 @@ void wait_at(Job& job, const Arguments& arguments) {
   pause_here("communicator");
   steps(comm, 1);
   pause_here("loop");
+  say("waiting");
   ErrorCode code = ErrorCode::ok;
   std::string text;
   const auto start = Clock::now();
@@ -238,11 +239,15 @@ void wait_at(Job& job, const Arguments& arguments) {
     text = error.what();
   }
   say("took " + std::to_string(milliseconds_since(start)) + " ms");
-  std::fprintf(stderr, "%s\n", text.c_str());
-  if (code == ErrorCode::ok) return say("nobody was lost");
+  if (code != ErrorCode::ok) std::fprintf(stderr, "%s\n", text.c_str());
   const auto outcome = comm.agree();
-  require(code == ErrorCode::peer_lost, "peer_lost is expected, not " + std::string(name_of(code)));
-  require(outcome.membership_changed() && !outcome.committed(), "a rank is lost");
+  if (code == ErrorCode::ok && outcome.committed() && !outcome.membership_changed())
+    return say("nobody was lost");
+  require(code == ErrorCode::ok || code == ErrorCode::peer_lost,
+          "peer_lost is expected, not " + std::string(name_of(code)));
+  require(outcome.membership_changed(), "a rank is lost");
+  require(code == ErrorCode::ok || !outcome.committed(), "what failed here is not committed");
+  say(outcome.committed() ? "committed" : "aborted");
   for (const auto& lost : outcome.lost()) say("lost " + std::to_string(lost.rank));
   steps(comm, 3);
 }
