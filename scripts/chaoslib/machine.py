@@ -34,6 +34,14 @@ def processes_with(text, where):
     return found
 
 
+def shared_memory_kib():
+    """Shared memory of the whole machine, other programs' included."""
+    for line in pathlib.Path("/proc/meminfo").read_text(encoding="utf-8").splitlines():
+        if line.startswith("Shmem:"):
+            return int(line.split()[1])
+    return 0
+
+
 class Broker:
     """`tugline broker`, which serves many jobs in a row."""
 
