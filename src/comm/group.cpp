@@ -55,7 +55,8 @@ void copy_messages_to_self(std::vector<Item>& items) {
                         to_text(describe(one)) + ", has no partner of the same count and type in the group",
                     "put the matching send and recv into the same Group");
       }
-      std::memmove(receives[i]->entry.call.recv, sends[i]->entry.call.send, sends[i]->entry.call.bytes());
+      if (const auto bytes = sends[i]->entry.call.bytes(); bytes != 0)
+        std::memmove(receives[i]->entry.call.recv, sends[i]->entry.call.send, bytes);
       sends[i]->started = sends[i]->ended = receives[i]->started = receives[i]->ended = true;
     }
   }

@@ -290,6 +290,7 @@ void PlanRun::put_packet(const core::Step& step) {
 
 void PlanRun::take_packet(const core::Step& step) {
   trusted_[static_cast<std::size_t>(step.peer)] = true;  // its flag carried the fingerprint
+  if (step.bytes == 0) return;                           // a barrier's packet: there is no buffer
   std::byte payload[core::kPacketBytes];
   read_packet(epoch_.bank.packet(epoch_rank(step.peer), sequence_), payload, step.source.offset + step.bytes);
   auto* to = resolve(step.destination);
