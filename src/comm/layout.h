@@ -87,8 +87,7 @@ struct FailureRecord {
 
 /// First lines of a bank.
 struct BankHeader {
-  /// Ranks that sleep or are about to: a signaller that reads 0 has nobody to wake. Pairs (seq_cst) with the
-  /// flag store before that read.
+  /// Ranks that sleep or are about to: a signaller that reads 0 has nobody to wake. See Nap in wait.h.
   alignas(kLine) std::atomic<std::uint32_t> sleepers;
   alignas(kLine) FailureRecord failure;
 };

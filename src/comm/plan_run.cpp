@@ -73,7 +73,7 @@ bool PlanRun::may_enter() {
         return false;
       line.kind.store(descriptor_.kind, std::memory_order_relaxed);
       line.count.store(descriptor_.count, std::memory_order_relaxed);
-      line.sent_sequence.exchange(sequence_, std::memory_order_seq_cst);
+      line.sent_sequence.store(sequence_, std::memory_order_release);
       wake(1);
       return true;
     }
@@ -236,7 +236,7 @@ void PlanRun::finish() {
   phase_ = Phase::finished;
   if (message_) {
     if (call_.is_send()) return;
-    epoch_.bank.pair(pair_[0], pair_[1]).received_sequence.exchange(sequence_, std::memory_order_seq_cst);
+    epoch_.bank.pair(pair_[0], pair_[1]).received_sequence.store(sequence_, std::memory_order_release);
     wake(0);
     return;
   }
@@ -271,8 +271,7 @@ void PlanRun::raise(std::int32_t peer, std::uint8_t flag, std::uint32_t value, b
   auto& line = !message_         ? epoch_.bank.flags(epoch_rank(peer), epoch_.rank)
                : call_.is_send() ? epoch_.bank.pair_flags_at_receiver(pair_[0], pair_[1])
                                  : epoch_.bank.pair_flags_at_sender(pair_[0], pair_[1]);
-  // An exchange is a full barrier: a peer that goes to sleep either sees the flag or is seen sleeping.
-  line.words[flag].exchange(base_ + value, std::memory_order_seq_cst);
+  line.words[flag].store(base_ + value, std::memory_order_release);
   if (last) wake(peer);
 }
 

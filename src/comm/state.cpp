@@ -63,6 +63,7 @@ CommunicatorState::CommunicatorState(std::shared_ptr<broker::Client> client, Dev
       board_(static_cast<Board*>(board_mapping_.data())),
       control_(&client_->control()),
       agreement_(board_->agreements, identity_.rank, identity_.size) {
+  register_for_naps();
   publish_cores();
   board_->members[identity_.rank].store(client_->member() + 1, std::memory_order_release);
   place_.own_core = identity_.own_core;

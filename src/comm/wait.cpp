@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/wait.h"
 
+#include <linux/membarrier.h>
 #include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 
@@ -31,15 +34,20 @@ void report(const WaitSubject& subject, std::uint64_t waited_ns) {
 }  // namespace
 
 void ring(Doorbell& doorbell) noexcept {
-  if (doorbell.sleeping.load(std::memory_order_seq_cst) == 0) return;
+  if (doorbell.sleeping.load(std::memory_order_acquire) == 0) return;
   doorbell.rings.fetch_add(1, std::memory_order_seq_cst);
   base::futex_wake(doorbell.rings, 1);
+}
+
+void register_for_naps() noexcept {
+  (void)::syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0);
 }
 
 Nap::Nap(WaitPlace& place) noexcept
     : place_(place), rings_(place.doorbell->rings.load(std::memory_order_seq_cst)) {
   place_.sleepers->fetch_add(1, std::memory_order_seq_cst);
   place_.doorbell->sleeping.store(1, std::memory_order_seq_cst);
+  (void)::syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
 }
 
 Nap::~Nap() {

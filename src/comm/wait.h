@@ -33,14 +33,22 @@ struct WaitPlace {
 /// Reports after settings().report_after, ends with timed_out after settings().fail_after (never by default).
 Status wait(WaitPlace& place, FunctionRef<Poll()> poll, AlarmCheck alarm, FunctionRef<WaitSubject()> subject);
 
-/// After a seq_cst store that a waiter may sleep for: wakes the rank behind `doorbell` if it sleeps.
+/// After a release store that a waiter may sleep for: whether anybody has to be rung. The store may still be
+/// on its way when this looks; it is the sleeper that makes the two agree, see Nap, so that the one who does
+/// not sleep pays no barrier.
 inline bool anybody_sleeps(const std::atomic<std::uint32_t>& sleepers) noexcept {
-  return sleepers.load(std::memory_order_seq_cst) != 0;
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  return sleepers.load(std::memory_order_relaxed) != 0;
 }
 void ring(Doorbell& doorbell) noexcept;
 
+/// Lets this process take part in the barriers of sleepers; once per communicator. Where the kernel refuses,
+/// a ring that was missed costs a sleeper the rest of its nap, one millisecond at most.
+void register_for_naps() noexcept;
+
 /// Marks this rank asleep for its lifetime: between construction and the futex wait the condition is polled
-/// once more.
+/// once more. The constructor makes all registered processes pass a memory barrier after the mark is set:
+/// whoever has not seen the mark by then has its earlier stores visible to that poll.
 class Nap {
  public:
   explicit Nap(WaitPlace& place) noexcept;

@@ -130,6 +130,11 @@ struct Max {
   }
 };
 
+template <class T>
+inline void ask_for(const T* from, Size count) noexcept {
+  for (Size i = 0; i < count; i += 64 / sizeof(T)) __builtin_prefetch(from + i, 0, 2);
+}
+
 template <class T, class Op>
 inline void reduce_run(T* to, const T* a, const T* b, Size count) noexcept {
   // The destination may be the same as an operand, which vectorises all the same once the compiler is told
@@ -148,15 +153,17 @@ void reduce_plain(void* destination, const void* left, const void* right, Size c
   const auto* a = static_cast<const T*>(left);
   const auto* b = static_cast<const T*>(right);
   // One operand usually lies in another core's cache. The hardware prefetcher stops at every page; asking for
-  // lines ahead of it (into the second level, 2 KiB ahead) saves 8 % of the time that reading them takes.
+  // lines 2 KiB ahead of it, into the second level, saves 8 % of the time that reading them takes. Never
+  // behind the end: those lines may be the ones that the other core writes just now.
   constexpr Size kRun = 256 / sizeof(T);
   constexpr Size kAhead = 2048 / sizeof(T);
+  const Size first = count < kAhead ? count : kAhead;
+  ask_for(a, first);
+  ask_for(b, first);
   Size done = 0;
-  for (; done + kRun <= count; done += kRun) {
-    for (Size line = 0; line < kRun; line += 64 / sizeof(T)) {
-      __builtin_prefetch(a + done + kAhead + line, 0, 2);
-      __builtin_prefetch(b + done + kAhead + line, 0, 2);
-    }
+  for (; done + kAhead + kRun <= count; done += kRun) {
+    ask_for(a + done + kAhead, kRun);
+    ask_for(b + done + kAhead, kRun);
     reduce_run<T, Op>(to + done, a + done, b + done, kRun);
   }
   reduce_run<T, Op>(to + done, a + done, b + done, count - done);
