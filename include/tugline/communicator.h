@@ -14,8 +14,8 @@
 #pragma once
 
 #include <cstddef>
+#include <iterator>
 #include <memory>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -101,13 +101,14 @@ class TUGLINE_EXPORT Communicator {
   /// Returns (or lets the stream go on) when all ranks have come.
   void barrier(Target target = {});
 
-  template <Element T>
-  void all_reduce(std::span<T> inout, ReduceOp op, Target target = {}) {
-    all_reduce(inout.data(), inout.data(), inout.size(), DataTypeOf<T>::value, op, target);
+  /// The same in place, for anything with contiguous elements: a Buffer, std::span, std::vector, array.
+  template <ElementRange Elements>
+  void all_reduce(Elements&& inout, ReduceOp op, Target target = {}) {
+    all_reduce(std::data(inout), std::data(inout), std::size(inout), kDataTypeOf<Elements>, op, target);
   }
-  template <Element T>
-  void broadcast(std::span<T> inout, int root, Target target = {}) {
-    broadcast(inout.data(), inout.data(), inout.size(), DataTypeOf<T>::value, root, target);
+  template <ElementRange Elements>
+  void broadcast(Elements&& inout, int root, Target target = {}) {
+    broadcast(std::data(inout), std::data(inout), std::size(inout), kDataTypeOf<Elements>, root, target);
   }
 
   /// Settles all operations since the last agreement, of this communicator and all split from it: same

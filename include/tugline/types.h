@@ -4,7 +4,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 
 namespace tugline {
 
@@ -103,5 +106,17 @@ template <class T>
 concept Element = requires {
   DataTypeOf<T>::value;
 };
+
+/// Contiguous, writable elements: Buffer, std::span, std::vector, array.
+template <class Range>
+concept ElementRange = requires(Range& range) {
+  requires Element<std::remove_pointer_t<decltype(std::data(range))>>;
+  std::size(range);
+};
+
+/// The DataType of a range's elements.
+template <ElementRange Range>
+inline constexpr DataType kDataTypeOf =
+    DataTypeOf<std::remove_pointer_t<decltype(std::data(std::declval<Range&>()))>>::value;
 
 }  // namespace tugline

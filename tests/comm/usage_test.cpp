@@ -3,12 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <span>
 #include <thread>
 #include <vector>
 
 #include "device/registry.h"
 #include "elements.h"
 #include "local_job.h"
+#include "tugline/buffer.h"
 
 namespace tugline::comm::test {
 namespace {
@@ -154,6 +157,23 @@ TEST(Groups, AMessageToOneselfNeedsItsPartner) {
     comm.recv(&got, 1, DataType::f32, 0, group);
     group.run();
     EXPECT_EQ(got, 1.0f);
+  });
+}
+
+TEST(Usage, TakesAnythingWithContiguousElements) {
+  run_ranks(2, [](Communicator& comm, int) {
+    std::vector<float> vector(20, 1.0f);
+    std::array<std::int32_t, 3> array{1, 2, 3};
+    double plain[2] = {0.5, 1.5};
+    comm.all_reduce(vector, ReduceOp::sum);
+    comm.all_reduce(array, ReduceOp::prod);
+    comm.all_reduce(plain, ReduceOp::max);
+    comm.broadcast(std::span<float>(vector).first(4), 1);
+    EXPECT_EQ(vector[19], 2.0f);
+    EXPECT_EQ(array[2], 9);
+    EXPECT_EQ(plain[1], 1.5);
+    static_assert(!ElementRange<const std::vector<float>>, "results need room");
+    static_assert(ElementRange<Buffer<float>>);
   });
 }
 
