@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <iterator>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
