@@ -211,6 +211,7 @@ TUGLINE_CALL(Done, PutValue);
 TUGLINE_CALL(Value, GetValue);
 TUGLINE_CALL(Done, Leave);
 TUGLINE_CALL(UsageReport, Usage);
+TUGLINE_CALL(Done, AttachLauncher);
 #undef TUGLINE_CALL
 
 }  // namespace tugline::broker

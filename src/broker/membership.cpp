@@ -5,12 +5,14 @@
 
 #include <algorithm>
 #include <cassert>
+#include <iterator>
 #include <new>
 #include <utility>
 
 #include "base/clock.h"
 #include "base/futex.h"
 #include "broker/identity.h"
+#include "broker/process_status.h"
 #include "tugline/error.h"
 
 namespace tugline::broker {
@@ -33,10 +35,13 @@ void Membership::begin_generation(int size) {
   size_ = size;
   rank_has_joined_.assign(static_cast<std::size_t>(size), false);
   members_.clear();
+  for (auto& [rank, absent] : absent_)
+    if (rank < size_) show(rank, absent);
 }
 
 void Membership::end_generation() noexcept {
   size_ = 0;
+  for (auto& [rank, absent] : absent_) absent.slot.reset();
   members_.clear();
   connected_ = 0;
   control_mapping_ = {};
@@ -64,6 +69,7 @@ Member& Membership::join(int rank, int size, std::uint64_t connection, base::Uni
                 fmt::format("rank {} has joined already, as member {}, and is alive", rank, id),
                 "give every process its own rank, or use another job name", {.rank = rank});
   }
+  may_come(rank);
   if (size_ == 0) begin_generation(size);
 
   const MemberId id = free_slot();
@@ -76,6 +82,7 @@ Member& Membership::join(int rank, int size, std::uint64_t connection, base::Uni
   slot.heartbeat.store(0, std::memory_order_relaxed);
   slot.died_at_ns.store(0, std::memory_order_relaxed);
   slot.ended.store(0, std::memory_order_relaxed);
+  slot.process_end.store(0, std::memory_order_relaxed);
   slot.status.store(MemberStatus{MemberState::joining, LossCause::none, incarnation}.encode(),
                     std::memory_order_release);
   rank_has_joined_[static_cast<std::size_t>(rank)] = true;
@@ -93,7 +100,7 @@ MemberId Membership::free_slot() const {
     const auto status = core::status_of(slots[id]);
     if (status.state == MemberState::empty) return id;
     // A slot is used again only when none is fresh, and its process is known to be gone from it.
-    if (status.gone() && !members_.contains(id) &&
+    if (status.gone() && status.cause != LossCause::absent && !members_.contains(id) &&
         (recycled == core::kMaxMembers || status.incarnation < core::incarnation_of(slots[recycled])))
       recycled = id;
   }
@@ -120,7 +127,64 @@ bool Membership::begins_anew(int rank, int size) const noexcept {
 }
 
 bool Membership::all_ranks_have_joined() const noexcept {
-  return std::all_of(rank_has_joined_.begin(), rank_has_joined_.end(), [](bool joined) { return joined; });
+  for (int rank = 0; rank < size_; ++rank)
+    if (!has_joined(rank) && !absent_.contains(rank)) return false;
+  return true;
+}
+
+void Membership::will_not_come(int rank, core::ProcessEnd end, std::uint64_t launcher) {
+  may_come(rank);
+  auto& absent = absent_[rank];
+  absent = {end, launcher, std::nullopt};
+  if (rank < size_ && !has_joined(rank)) show(rank, absent);
+}
+
+void Membership::may_come(int rank) noexcept {
+  const auto at = absent_.find(rank);
+  if (at == absent_.end()) return;
+  take_back(at->second);
+  absent_.erase(at);
+}
+
+void Membership::forget_launcher(std::uint64_t launcher) noexcept {
+  for (auto at = absent_.begin(); at != absent_.end();) {
+    const bool said = at->second.launcher == launcher;
+    if (said) take_back(at->second);
+    at = said ? absent_.erase(at) : std::next(at);
+  }
+}
+
+// Like a member that died at once, so that those who wait need to look in one place only.
+void Membership::show(int rank, Absent& absent) {
+  const MemberId id = free_slot();
+  auto& slot = control().members[id];
+  const auto incarnation = static_cast<std::uint16_t>(core::incarnation_of(slot) + 1);
+  slot.rank.store(static_cast<std::uint32_t>(rank), std::memory_order_relaxed);
+  slot.died_at_ns.store(base::monotonic_ns(), std::memory_order_relaxed);
+  slot.ended.store(1, std::memory_order_relaxed);
+  slot.process_end.store(absent.end.encode(), std::memory_order_relaxed);
+  slot.status.store(MemberStatus{MemberState::dead, LossCause::absent, incarnation}.encode(),
+                    std::memory_order_release);
+  absent.slot = id;
+  raise_alarm();
+}
+
+void Membership::take_back(Absent& absent) noexcept {
+  if (!absent.slot) return;
+  auto& slot = control().members[*absent.slot];
+  slot.status.store(MemberStatus{MemberState::empty, LossCause::none, core::incarnation_of(slot)}.encode(),
+                    std::memory_order_release);
+  absent.slot.reset();
+}
+
+std::string Membership::describe_absent() const {
+  std::string text;
+  for (const auto& [rank, absent] : absent_) {
+    if (rank >= size_ || has_joined(rank)) continue;
+    if (!text.empty()) text += "; ";
+    text += fmt::format("rank {} {} before it joined", rank, describe(absent.end));
+  }
+  return text;
 }
 
 void Membership::leave(MemberId id) {

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "base/shared_memory.h"
@@ -44,6 +45,17 @@ class Membership {
   /// Its pidfd has fired: forgets it. The caller has called died() before.
   void process_ended(MemberId id);
 
+  /// `launcher` (a connection's number) says that the process which was to be `rank` has ended. Unless the
+  /// rank has joined this generation, it gets a dead slot that says so, and waiters are woken; a later
+  /// generation begins with that. Throws Error{out_of_memory} when all slots are in use.
+  void will_not_come(int rank, core::ProcessEnd end, std::uint64_t launcher);
+  /// Takes that back: a new process is about to be `rank`. join() does the same.
+  void may_come(int rank) noexcept;
+  /// Takes back all that this launcher has said.
+  void forget_launcher(std::uint64_t launcher) noexcept;
+  /// Ranks that have not joined this generation and will not, in a sentence; empty if there are none.
+  std::string describe_absent() const;
+
   Member* find(MemberId id) noexcept;
   Member* find_by_connection(std::uint64_t connection) noexcept;
   /// Members with an open connection.
@@ -52,6 +64,7 @@ class Membership {
   std::size_t pidfds() const noexcept;
   /// Closes the pidfds of the dead. Their slots are then not used again in this generation.
   void close_lingering_pidfds() noexcept;
+  /// Or will not come.
   bool all_ranks_have_joined() const noexcept;
   /// The last one that went said good-bye (true) or died (false).
   bool last_one_left() const noexcept { return last_one_left_; }
@@ -69,11 +82,22 @@ class Membership {
   void end_generation() noexcept;
 
  private:
+  struct Absent {
+    core::ProcessEnd end;
+    std::uint64_t launcher = 0;
+    std::optional<MemberId> slot;  ///< that says so in this generation
+  };
+
   core::ControlSegment& control() const noexcept {
     return *static_cast<core::ControlSegment*>(control_mapping_.data());
   }
   void begin_generation(int size);
   MemberId free_slot() const;
+  bool has_joined(int rank) const noexcept {
+    return rank < size_ && rank_has_joined_[static_cast<std::size_t>(rank)];
+  }
+  void show(int rank, Absent& absent);
+  void take_back(Absent& absent) noexcept;
   void raise_alarm() noexcept;
 
   int configured_size_;
@@ -83,6 +107,7 @@ class Membership {
   base::Mapping control_mapping_;
   std::map<MemberId, Member> members_;
   std::vector<bool> rank_has_joined_;
+  std::map<int, Absent> absent_;  // by rank
   std::size_t connected_ = 0;
   bool last_one_left_ = true;
 };

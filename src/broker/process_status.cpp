@@ -2,11 +2,13 @@
 #include "broker/process_status.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <string_view>
 
 #include "base/unique_fd.h"
@@ -57,6 +59,12 @@ ProcessCondition condition_of(std::uint32_t pid) noexcept {
   if (state.starts_with('T') || state.starts_with('t')) return ProcessCondition::stopped;
   if (state.empty() || state.starts_with('Z') || state.starts_with('X')) return ProcessCondition::unknown;
   return ProcessCondition::running;
+}
+
+std::string describe(core::ProcessEnd end) {
+  if (end.signal != 0)
+    return fmt::format("was killed by signal {} ({})", end.signal, ::strsignal(end.signal));
+  return fmt::format("ended with exit code {}", end.exit_code);
 }
 
 }  // namespace tugline::broker

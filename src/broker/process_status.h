@@ -5,6 +5,9 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <string>
+
+#include "core/control.h"
 
 namespace tugline::broker {
 
@@ -26,5 +29,8 @@ enum class ProcessCondition : std::uint8_t {
 
 /// Reads /proc/<pid>/status; about 20 us. `pid` must be of the caller's PID namespace. Never throws.
 ProcessCondition condition_of(std::uint32_t pid) noexcept;
+
+/// "ended with exit code 3" or "was killed by signal 9 (Killed)".
+std::string describe(core::ProcessEnd end);
 
 }  // namespace tugline::broker

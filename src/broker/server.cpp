@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
@@ -66,7 +67,8 @@ Server::Server(ServerOptions options, const Token& token)
   descriptor_limit_ = options_.descriptor_limit > 0 ? options_.descriptor_limit : soft_descriptor_limit();
   standing_descriptors_ = open_descriptors();
   watch(stop_event_.get(), tag_of(EventKind::stop, 0), EPOLLIN);
-  if (options_.owner) watch(options_.owner.get(), tag_of(EventKind::owner, 0), EPOLLIN);
+  owned_ = static_cast<bool>(options_.owner);
+  if (owned_) watch(options_.owner.get(), tag_of(EventKind::owner, 0), EPOLLIN);
 }
 
 Server::~Server() {
@@ -184,12 +186,14 @@ void Server::handle_deadlines() {
     close_connection(half_open_.front(), core::LossCause::socket);
   }
   for (auto& waiter : values_.expired(now)) {
-    if (auto* connection = find(waiter.connection))
-      reply_failure(
-          *connection, waiter.request,
-          Error(ErrorCode::timed_out,
-                "nobody put \"" + waiter.key + "\" within " + std::to_string(waiter.wait_ms) + " ms",
-                "check that the rank that puts it has come so far"));
+    auto* connection = find(waiter.connection);
+    if (connection == nullptr) continue;
+    const auto absent = membership_.describe_absent();
+    reply_failure(*connection, waiter.request,
+                  Error(ErrorCode::timed_out,
+                        fmt::format("nobody put \"{}\" within {} ms{}{}", waiter.key, waiter.wait_ms,
+                                    absent.empty() ? "" : "; ", absent),
+                        "check that the rank that puts it has come so far"));
   }
   if (const auto deadline = generation_deadline_ns(); deadline && *deadline <= now) end_generation();
 }

@@ -94,6 +94,7 @@ class Server {
     PeerIdentity peer;
     std::uint64_t accepted_ns = 0;
     std::optional<MemberId> member;
+    bool launcher = false;  ///< says which ranks end
     std::deque<Outgoing> outbox;
   };
   enum class Verdict : std::uint8_t { keep, close, violation };
@@ -122,6 +123,7 @@ class Server {
   template <class Message>
   void reply(Connection& connection, std::uint32_t request, const Message& message,
              std::shared_ptr<const base::UniqueFd> descriptor = {});
+  void reply_done(Connection& connection, std::uint32_t request);
   void reply_failure(Connection& connection, std::uint32_t request, const Error& error);
   void close_connection(std::uint64_t id, core::LossCause cause);
   void member_process_ended(std::uint64_t connection);
@@ -133,8 +135,12 @@ class Server {
                  std::vector<base::UniqueFd> descriptors);
   Verdict handle_hello(Connection& connection, const core::FrameView& frame,
                        std::vector<base::UniqueFd>& descriptors);
+  void check_admission(const Connection& connection, const Token& token, const std::string& job) const;
   Verdict handle_request(Connection& connection, const core::FrameView& frame,
                          std::vector<base::UniqueFd>& descriptors);
+  // server_launcher.cpp: what a launcher says of its ranks
+  Verdict handle_attach(Connection& connection, const core::FrameView& frame);
+  Verdict handle_launcher(Connection& connection, const core::FrameView& frame);
   void do_deposit(Connection& connection, std::uint32_t request, const core::DepositSegment& message,
                   base::UniqueFd descriptor);
   void do_put(Connection& connection, std::uint32_t request, core::PutValue& message);
@@ -152,6 +158,7 @@ class Server {
   Token token_{};
   base::UniqueFd epoll_;
   base::UniqueFd stop_event_;
+  bool owned_ = false;      // started with an owner, living or not
   base::UniqueFd reserve_;  // given up for a moment to turn away a connection when the table is full
   int descriptor_limit_ = 0;
   int standing_descriptors_ = 0;  // open in the process before anybody came

@@ -185,6 +185,7 @@ void Server::close_connection(std::uint64_t id, core::LossCause cause) {
   const auto member = at->second.member;
   if (!member) half_open_.remove(id);
   values_.drop_connection(id);
+  if (at->second.launcher) membership_.forget_launcher(id);
   // The slot says that the member is gone before its socket does: so a member that finds its socket closed
   // and its slot alive knows that it was the broker that died.
   if (member) {

@@ -32,6 +32,10 @@ void Server::reply(Connection& connection, std::uint32_t request, const Message&
   send_frame(connection, frame, std::move(descriptor));
 }
 
+void Server::reply_done(Connection& connection, std::uint32_t request) {
+  reply(connection, request, core::Done{});
+}
+
 Server::Verdict Server::handle(Connection& connection, std::span<const std::byte> bytes,
                                std::vector<base::UniqueFd> descriptors) {
   core::FrameView frame;
@@ -46,15 +50,20 @@ Server::Verdict Server::handle(Connection& connection, std::span<const std::byte
   }
   if (fault != core::FrameFault::none || descriptors.size() > 1) return Verdict::violation;
   try {
-    return connection.member ? handle_request(connection, frame, descriptors)
-                             : handle_hello(connection, frame, descriptors);
+    if (connection.member) return handle_request(connection, frame, descriptors);
+    if (connection.launcher)
+      return descriptors.empty() ? handle_launcher(connection, frame) : Verdict::violation;
+    if (frame.type == static_cast<std::uint16_t>(MessageType::attach_launcher))
+      return descriptors.empty() ? handle_attach(connection, frame) : Verdict::violation;
+    return handle_hello(connection, frame, descriptors);
   } catch (const Error& error) {
-    if (!connection.member) {
+    const bool admitted = connection.member || connection.launcher;
+    if (!admitted) {
       base::log(base::LogLevel::info, "broker refuses a connection: {}", error.what_failed());
       ++statistics_.refused;
     }
-    if (!connection.member || frame.request != 0) reply_failure(connection, frame.request, error);
-    return connection.member ? Verdict::keep : Verdict::close;
+    if (!admitted || frame.request != 0) reply_failure(connection, frame.request, error);
+    return admitted ? Verdict::keep : Verdict::close;
   }
 }
 
@@ -64,21 +73,7 @@ Server::Verdict Server::handle_hello(Connection& connection, const core::FrameVi
   if (!core::decode(frame, hello)) return Verdict::violation;
   // Too late; the member will find, or start, the next broker.
   if (ending_) return Verdict::close;
-  if (connection.peer.uid != ::geteuid())
-    throw Error(ErrorCode::permission_denied,
-                fmt::format("user {} asks to join a job of user {}", connection.peer.uid, ::geteuid()),
-                "run all processes of a job as one user");
-  Token token{};
-  std::copy(hello.token.begin(), hello.token.end(), token.begin());
-  if (!equal_tokens(token, token_))
-    throw Error(ErrorCode::permission_denied, "the token is not this job's",
-                "unset TUGLINE_TOKEN to use the token file beside the socket, or pass the job's own token",
-                {.rank = hello.rank});
-  if (!hello.job.empty() && !options_.job.empty() && hello.job != options_.job)
-    throw Error(
-        ErrorCode::mismatch,
-        fmt::format("the member asks for job \"{}\", this broker serves \"{}\"", hello.job, options_.job),
-        "set TUGLINE_JOB and TUGLINE_SOCKET_PATH to the same job", {.rank = hello.rank});
+  check_admission(connection, hello.token, hello.job);
   if (descriptors.empty() || check_pidfd(descriptors[0].get(), connection.peer.pid) != PidfdVerdict::genuine)
     throw Error(ErrorCode::permission_denied, "the member sends no pidfd of its own process",
                 "join through the library, in the process that connects", {.rank = hello.rank});
@@ -95,6 +90,20 @@ Server::Verdict Server::handle_hello(Connection& connection, const core::FrameVi
   welcome.job = options_.job;
   reply(connection, frame.request, welcome, membership_.control_descriptor());
   return Verdict::keep;
+}
+
+void Server::check_admission(const Connection& connection, const Token& token, const std::string& job) const {
+  if (connection.peer.uid != ::geteuid())
+    throw Error(ErrorCode::permission_denied,
+                fmt::format("user {} asks to join a job of user {}", connection.peer.uid, ::geteuid()),
+                "run all processes of a job as one user");
+  if (!equal_tokens(token, token_))
+    throw Error(ErrorCode::permission_denied, "the token is not this job's",
+                "unset TUGLINE_TOKEN to use the token file beside the socket, or pass the job's own token");
+  if (!job.empty() && !options_.job.empty() && job != options_.job)
+    throw Error(ErrorCode::mismatch,
+                fmt::format("job \"{}\" is asked for, this broker serves \"{}\"", job, options_.job),
+                "set TUGLINE_JOB and TUGLINE_SOCKET_PATH to the same job");
 }
 
 Server::Verdict Server::handle_request(Connection& connection, const core::FrameView& frame,
@@ -126,14 +135,14 @@ Server::Verdict Server::handle_request(Connection& connection, const core::Frame
       core::ReleaseSegment message;
       if (!core::decode(frame, message)) return Verdict::violation;
       segments_.release(message.id, member);
-      reply(connection, request, core::Done{});
+      reply_done(connection, request);
       return Verdict::keep;
     }
     case MessageType::remove_segment: {
       core::RemoveSegment message;
       if (!core::decode(frame, message)) return Verdict::violation;
       segments_.remove(message.name);
-      reply(connection, request, core::Done{});
+      reply_done(connection, request);
       return Verdict::keep;
     }
     case MessageType::put_value: {
@@ -160,7 +169,7 @@ Server::Verdict Server::handle_request(Connection& connection, const core::Frame
       member_leaves(connection);
       // Before the reply: who has left last finds everything removed.
       if (is_time_to_end(base::monotonic_ns())) end();
-      reply(connection, request, core::Done{});
+      reply_done(connection, request);
       return Verdict::close;
     }
     case MessageType::hello:  // once is enough
@@ -170,6 +179,9 @@ Server::Verdict Server::handle_request(Connection& connection, const core::Frame
     case MessageType::segment:
     case MessageType::value:
     case MessageType::usage_report:
+    case MessageType::attach_launcher:
+    case MessageType::rank_ended:
+    case MessageType::rank_starts:
       break;
   }
   return Verdict::violation;
@@ -200,7 +212,7 @@ void Server::do_deposit(Connection& connection, std::uint32_t request, const cor
 void Server::do_put(Connection& connection, std::uint32_t request, core::PutValue& message) {
   for (const auto& waiter : values_.put(message.key, message.value))
     if (auto* waiting = find(waiter.connection)) reply(*waiting, waiter.request, core::Value{message.value});
-  reply(connection, request, core::Done{});
+  reply_done(connection, request);
 }
 
 void Server::do_get(Connection& connection, std::uint32_t request, core::GetValue& message) {

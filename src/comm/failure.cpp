@@ -6,6 +6,8 @@
 
 #include "base/clock.h"
 #include "base/futex.h"
+#include "base/settings.h"
+#include "broker/process_status.h"
 #include "comm/state.h"
 
 namespace tugline::comm {
@@ -27,6 +29,8 @@ std::string_view text_of(core::LossCause cause) noexcept {
       return "stopped ticking";
     case core::LossCause::removed:
       return "was removed";
+    case core::LossCause::absent:
+      return "ended before it joined";
   }
   return "is gone";
 }
@@ -64,6 +68,31 @@ core::MemberState CommunicatorState::standing(std::uint32_t original) const noex
     found = status.state;
   }
   return found;
+}
+
+// The slot that says that a rank ended before it joined; none when it has joined or may still come.
+const core::MemberSlot* CommunicatorState::absence_of(std::uint32_t original) const noexcept {
+  for (const auto& slot : control_->members)
+    if (core::status_of(slot).cause == core::LossCause::absent &&
+        slot.rank.load(std::memory_order_relaxed) == original)
+      return &slot;
+  return nullptr;
+}
+
+// What can be said of a rank of the present epoch that no member of the job is; empty when one is.
+std::string CommunicatorState::not_yet_joined(std::int32_t rank) const {
+  const auto epoch = current();
+  if (rank < 0 || rank >= static_cast<std::int32_t>(epoch->size)) return {};
+  const auto original = epoch->originals[static_cast<std::size_t>(rank)];
+  if (member_of(original) >= 0) return {};
+  for (const auto& slot : control_->members)
+    if (core::state_of(slot) != core::MemberState::empty &&
+        slot.rank.load(std::memory_order_relaxed) == original)
+      return {};
+  return fmt::format("; rank {} has not joined the job, and only `tugline run` would know of its end{}", rank,
+                     base::settings().fail_after.count() == 0
+                         ? " (TUGLINE_FAIL_AFTER is not set: this wait has no limit)"
+                         : "");
 }
 
 // A rank that is gone ends what waits for it, not what it has finished itself: all that it contributes to an
@@ -226,6 +255,15 @@ Error CommunicatorState::to_error(const Status& status, const Call& call, std::s
       if (status.peer < 0 || status.peer >= static_cast<int>(epoch->size)) break;
       const int member = member_of(epoch->originals[static_cast<std::size_t>(status.peer)]);
       std::string how = "left the job or died before its first operation";
+      const auto* absent =
+          member < 0 ? absence_of(epoch->originals[static_cast<std::size_t>(status.peer)]) : nullptr;
+      if (absent != nullptr)
+        return Error(status.code,
+                     fmt::format("rank {} {} before it joined", status.peer,
+                                 broker::describe(core::ProcessEnd::decode(
+                                     absent->process_end.load(std::memory_order_relaxed)))),
+                     "see what that rank wrote before it ended; or call agree() and go on without it",
+                     std::move(context));
       if (member >= 0) {
         const auto& slot = control_->members[member];
         how = text_of(core::cause_of(slot));
@@ -253,8 +291,10 @@ Error CommunicatorState::to_error(const Status& status, const Call& call, std::s
                    "save what you need and start the job again", std::move(context));
     case ErrorCode::timed_out:
       return Error(status.code,
-                   fmt::format("no progress for TUGLINE_FAIL_AFTER in operation {}, waiting for rank {}",
-                               status.detail, status.peer),
+                   fmt::format("no progress for TUGLINE_FAIL_AFTER ({} ms) in operation {}, waiting for rank "
+                               "{}{}",
+                               base::settings().fail_after.count(), status.detail, status.peer,
+                               not_yet_joined(status.peer)),
                    "look why that rank is late, or raise TUGLINE_FAIL_AFTER", std::move(context));
     case ErrorCode::invalid_usage:
       return Error(status.code,

@@ -69,6 +69,7 @@ CommunicatorState::CommunicatorState(std::shared_ptr<broker::Client> client, Dev
   place_.own_core = identity_.own_core;
   waiting_decided_ = !identity_.members.empty();
   place_.control = control_;
+  place_.about_rank = [this](std::int32_t rank) { return not_yet_joined(rank); };
   place_.doorbell = &board_->doorbells[identity_.rank];
   scratch_bytes_ = std::min(base::settings().scratch_bytes, kScratchLimit / identity_.size);
   std::vector<std::uint32_t> everyone(identity_.size);

@@ -90,6 +90,8 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   Descriptor next_agreement() const noexcept { return describe_agreement(agreement_.posted() + 1); }
   bool agreement_is_mismatched(const Epoch& epoch) const noexcept;
   core::MemberState standing(std::uint32_t original) const noexcept;
+  const core::MemberSlot* absence_of(std::uint32_t original) const noexcept;
+  std::string not_yet_joined(std::int32_t rank) const;
   int member_of(std::uint32_t original) const noexcept;
   void raise_failure(FailureKind kind, std::uint64_t sequence, std::int32_t other, const Descriptor& mine,
                      const Descriptor& theirs, std::string_view reason);

@@ -25,10 +25,12 @@ std::uint64_t nanoseconds(std::chrono::nanoseconds duration) noexcept {
   return static_cast<std::uint64_t>(duration.count());
 }
 
-void report(const WaitSubject& subject, std::uint64_t waited_ns) {
-  base::log(base::LogLevel::warn, "waiting for {} ms: {} of operation {} from rank {}, expected {}, seen {}",
+void report(const WaitPlace& place, const WaitSubject& subject, std::uint64_t waited_ns) {
+  base::log(base::LogLevel::warn,
+            "waiting for {} ms: {} of operation {} from rank {}, expected {}, seen {}{}",
             waited_ns / 1'000'000, subject.what, subject.sequence, subject.peer, subject.expected,
-            subject.seen ? subject.seen->load(std::memory_order_relaxed) : 0);
+            subject.seen ? subject.seen->load(std::memory_order_relaxed) : 0,
+            place.about_rank ? place.about_rank(subject.peer) : std::string());
 }
 
 }  // namespace
@@ -111,7 +113,7 @@ Status wait(WaitPlace& place, FunctionRef<Poll()> poll, AlarmCheck alarm,
       if (Status status = check_alarm(); !status.ok()) return finish_anyway() ? Status{} : status;
     }
     if (report_ns != 0 && now >= next_report) {
-      report(subject(), now - since_progress);
+      report(place, subject(), now - since_progress);
       next_report = now + report_ns;
     }
     if (fail_ns != 0 && now - since_progress >= fail_ns) {

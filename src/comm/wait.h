@@ -4,6 +4,8 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
+#include <string>
 
 #include "comm/epoch.h"
 #include "comm/layout.h"
@@ -25,6 +27,8 @@ struct WaitPlace {
   Doorbell* doorbell = nullptr;                    ///< mine
   std::atomic<std::uint32_t>* sleepers = nullptr;  ///< of the current bank
   std::uint32_t alarm_seen = 0;
+  /// What is known of a rank that is waited for, beyond its flags; may be empty.
+  std::function<std::string(std::int32_t rank)> about_rank;
   bool own_core = false;  ///< as many cores as ranks on this host: spinning harms nobody
 };
 

@@ -32,6 +32,24 @@ enum class LossCause : std::uint32_t {
   core_dump,  ///< it is writing a core file
   heartbeat,  ///< it is alive but has stopped ticking
   removed,    ///< an operator or a decision removed it
+  absent,     ///< its process ended before it joined
+};
+
+/// How a process ended, as its parent was told.
+struct ProcessEnd {
+  int exit_code = 0;
+  int signal = 0;  ///< that killed it, 0 if none
+
+  /// In one word; 0 is none of these.
+  constexpr std::uint32_t encode() const noexcept {
+    return signal != 0 ? 0x200 | static_cast<std::uint32_t>(signal & 0xff)
+                       : 0x100 | static_cast<std::uint32_t>(exit_code & 0xff);
+  }
+  static constexpr ProcessEnd decode(std::uint32_t word) noexcept {
+    const auto value = static_cast<int>(word & 0xff);
+    return (word & 0x200) != 0 ? ProcessEnd{0, value} : ProcessEnd{value, 0};
+  }
+  friend constexpr bool operator==(const ProcessEnd&, const ProcessEnd&) = default;
 };
 
 /// A member's state, the cause of its death and its incarnation. They change together, in one atomic word:
@@ -67,7 +85,8 @@ struct alignas(64) MemberSlot {
   /// 1 once the broker knows that the member's process runs no more: memory that it could write may be used
   /// again. Later than the notice of its death. Also a futex word.
   std::atomic<std::uint32_t> ended;
-  std::atomic<std::uint32_t> reserved[6];
+  std::atomic<std::uint32_t> process_end;  ///< ProcessEnd of a rank that is absent
+  std::atomic<std::uint32_t> reserved[5];
 };
 static_assert(sizeof(MemberSlot) == 64);
 

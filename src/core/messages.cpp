@@ -93,6 +93,24 @@ void describe(A& archive, M& m) requires std::is_same_v<std::remove_const_t<M>, 
   archive.number(m.job_segments);
 }
 
+template <class A, class M>
+void describe(A& archive, M& m) requires std::is_same_v<std::remove_const_t<M>, AttachLauncher> {
+  archive.block(m.token);
+  archive.text(m.job, kMaxJobNameBytes);
+}
+
+template <class A, class M>
+void describe(A& archive, M& m) requires std::is_same_v<std::remove_const_t<M>, RankEnded> {
+  archive.number(m.rank);
+  archive.number(m.exit_code);
+  archive.number(m.signal);
+}
+
+template <class A, class M>
+void describe(A& archive, M& m) requires std::is_same_v<std::remove_const_t<M>, RankStarts> {
+  archive.number(m.rank);
+}
+
 }  // namespace
 
 template <class Message>
@@ -129,6 +147,9 @@ TUGLINE_MESSAGE(Value);
 TUGLINE_MESSAGE(Leave);
 TUGLINE_MESSAGE(Usage);
 TUGLINE_MESSAGE(UsageReport);
+TUGLINE_MESSAGE(AttachLauncher);
+TUGLINE_MESSAGE(RankEnded);
+TUGLINE_MESSAGE(RankStarts);
 #undef TUGLINE_MESSAGE
 
 }  // namespace tugline::core

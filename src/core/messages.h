@@ -38,6 +38,9 @@ enum class MessageType : std::uint16_t {
   leave,
   usage,
   usage_report,
+  attach_launcher,
+  rank_ended,
+  rank_starts,
 };
 
 /// First frame of a connection, with a pidfd of the sender. Reply: Welcome with the control segment.
@@ -164,6 +167,32 @@ struct UsageReport {
   std::uint64_t job_bytes = 0;  ///< of all segments of the job
   std::uint64_t job_segments = 0;
   friend bool operator==(const UsageReport&, const UsageReport&) = default;
+};
+
+/// First frame of a launcher's connection. What it says holds for as long as the connection does. Reply:
+/// Done.
+struct AttachLauncher {
+  static constexpr auto kType = MessageType::attach_launcher;
+  std::array<std::uint8_t, kTokenBytes> token{};
+  std::string job;  ///< empty: whatever job the broker serves
+  friend bool operator==(const AttachLauncher&, const AttachLauncher&) = default;
+};
+
+/// From a launcher: the process that was to be this rank has ended. If it never joined, it will not come.
+/// Reply: Done.
+struct RankEnded {
+  static constexpr auto kType = MessageType::rank_ended;
+  std::int32_t rank = 0;
+  std::uint8_t exit_code = 0;
+  std::uint8_t signal = 0;
+  friend bool operator==(const RankEnded&, const RankEnded&) = default;
+};
+
+/// From a launcher: a new process is about to be this rank; takes RankEnded back. Reply: Done.
+struct RankStarts {
+  static constexpr auto kType = MessageType::rank_starts;
+  std::int32_t rank = 0;
+  friend bool operator==(const RankStarts&, const RankStarts&) = default;
 };
 
 /// Encodes a whole frame. False when a text is too long; the writer's bytes must not be sent then.

@@ -94,6 +94,14 @@ TEST(Frame, EveryMessageIsReadBackAsItWasWritten) {
     expect_round_trip(RemoveSegment{random.text(kMaxSegmentNameBytes)}, request);
     expect_round_trip(GetValue{random.text(kMaxKeyBytes), random.number<std::uint32_t>()}, request);
     expect_round_trip(Usage{random.number<std::uint32_t>()}, request);
+    AttachLauncher attach;
+    for (auto& byte : attach.token) byte = random.number<std::uint8_t>();
+    attach.job = random.text(kMaxJobNameBytes);
+    expect_round_trip(attach, request);
+    expect_round_trip(RankEnded{random.number<std::int32_t>(), random.number<std::uint8_t>(),
+                                random.number<std::uint8_t>()},
+                      request);
+    expect_round_trip(RankStarts{random.number<std::int32_t>()}, request);
     expect_round_trip(UsageReport{random.number<std::uint64_t>(), random.number<std::uint64_t>(),
                                   random.number<std::uint64_t>(), random.number<std::uint64_t>(),
                                   random.number<std::uint64_t>()},

@@ -11,6 +11,7 @@
 #include "base/random.h"
 #include "base/settings.h"
 #include "broker/broker_process.h"
+#include "broker/launcher_link.h"
 #include "launch/environment.h"
 #include "tugline/error.h"
 
@@ -51,6 +52,8 @@ LaunchResult launch_job(const JobRequest& request) {
   } else {
     use_running_broker(request.broker_socket, common);
   }
+  // Nobody may wait for a rank that ended before the broker met it.
+  broker::LauncherLink link(common.socket_path, common.job, common.token);
   return launch({.program = request.program,
                  .arguments = request.arguments,
                  .ranks = request.ranks,
@@ -59,6 +62,10 @@ LaunchResult launch_job(const JobRequest& request) {
                  .on_failure = request.on_failure,
                  .binding = request.binding,
                  .grace = request.grace,
+                 .on_end =
+                     [&link](const RankEnd& end) {
+                       link.rank_ended(end.rank, {end.exit_code, end.signal});
+                     },
                  .broker = broker ? broker->pid() : 0});
 }
 

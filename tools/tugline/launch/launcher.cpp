@@ -215,6 +215,7 @@ class Launcher {
       if (WIFSIGNALED(status)) end.signal = WTERMSIG(status);
       if (WIFEXITED(status)) end.exit_code = WEXITSTATUS(status);
       rank.end = end;
+      if (request_.on_end) request_.on_end(end);
       for (auto* source : {rank.output.get(), rank.error.get()}) {
         while (source != nullptr && source->read_some()) {
         }

@@ -13,6 +13,15 @@
 
 namespace tugline::cli {
 
+/// How one rank ended.
+struct RankEnd {
+  int rank = 0;
+  pid_t pid = 0;
+  int exit_code = 0;
+  int signal = 0;  ///< that killed it, 0 if none
+  bool ok() const noexcept { return exit_code == 0 && signal == 0; }
+};
+
 struct LaunchRequest {
   std::string program;                 ///< path
   std::vector<std::string> arguments;  ///< argv, the name first
@@ -22,16 +31,8 @@ struct LaunchRequest {
   OnFailure on_failure = OnFailure::keep_going;
   Binding binding = Binding::none;
   std::chrono::milliseconds grace{5000};
+  std::function<void(const RankEnd&)> on_end;  ///< told of each rank's end, before it is reported
   pid_t broker = 0;  ///< a child of this process that is no rank and is left alone; 0: none
-};
-
-/// How one rank ended.
-struct RankEnd {
-  int rank = 0;
-  pid_t pid = 0;
-  int exit_code = 0;
-  int signal = 0;  ///< that killed it, 0 if none
-  bool ok() const noexcept { return exit_code == 0 && signal == 0; }
 };
 
 struct LaunchResult {
