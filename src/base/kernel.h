@@ -6,6 +6,10 @@
 
 namespace tugline::base {
 
+/// The oldest Linux that tugline is made for.
+inline constexpr int kOldestKernelMajor = 5;
+inline constexpr int kOldestKernelMinor = 10;
+
 /// True when version `release` ("6.1.0-13-amd64"), held down to `limit` ("5.10"; empty is no limit), is at
 /// least major.minor. A text that is no version allows nothing.
 bool version_at_least(std::string_view release, std::string_view limit, int major, int minor) noexcept;

@@ -15,8 +15,6 @@ namespace {
 
 using Names = std::initializer_list<std::string_view>;
 
-constexpr int kMaxRanks = 65536;
-
 std::string value_of(const Environment& environment, std::string_view name) {
   const auto entry = environment.find(std::string(name));
   return entry == environment.end() ? std::string() : entry->second;
@@ -32,12 +30,13 @@ bool has(const Environment& environment, std::string_view name) {
 }
 
 int number_of(const Environment& environment, std::string_view name, int smallest) {
+  const int largest = smallest + kMostRanks - 1;  // ranks count from 0, sizes from 1
   const auto text = value_of(environment, name);
   int value = 0;
   const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (failure != std::errc{} || end != text.data() + text.size() || value < smallest || value > kMaxRanks)
+  if (failure != std::errc{} || end != text.data() + text.size() || value < smallest || value > largest)
     refuse(fmt::format("{} is \"{}\"", name, text),
-           fmt::format("set it to an integer from {} to {}, or unset it", smallest, kMaxRanks));
+           fmt::format("set it to an integer from {} to {}, or unset it", smallest, largest));
   return value;
 }
 
@@ -167,6 +166,58 @@ constexpr std::pair<Launcher, Detector> kDetectors[] = {
     {Launcher::tugline, from_tugline},   {Launcher::torchrun, from_torchrun}, {Launcher::pmix, from_pmix},
     {Launcher::open_mpi, from_open_mpi}, {Launcher::pmi, from_pmi},           {Launcher::slurm, from_slurm}};
 
+/// Variables that only a launcher sets, and those that it must have set with them, each by one of its names.
+struct Launch {
+  Launcher launcher;
+  Names signs;
+  std::initializer_list<Names> needed;
+};
+// RANK and WORLD_SIZE are names that anybody may use: without its run id they are no sign of torchrun.
+const Launch kLaunches[] = {
+    {Launcher::torchrun, {"TORCHELASTIC_RUN_ID"}, {{"RANK"}, {"WORLD_SIZE"}}},
+    {Launcher::pmix,
+     {"PMIX_RANK"},
+     {{"PMIX_NAMESPACE"}, {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"}}},
+    {Launcher::open_mpi,
+     {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+     {{"OMPI_COMM_WORLD_RANK"}, {"OMPI_COMM_WORLD_SIZE"}}},
+    {Launcher::pmi, {"PMI_RANK", "PMI_SIZE"}, {{"PMI_RANK"}, {"PMI_SIZE"}}},
+    {Launcher::slurm, {"SLURM_STEP_ID"}, {{"SLURM_PROCID"}, {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"}}}};
+
+std::string_view first_set(const Environment& environment, Names names) {
+  const auto* found =
+      std::find_if(names.begin(), names.end(), [&](std::string_view name) { return has(environment, name); });
+  return found == names.end() ? std::string_view() : *found;
+}
+
+/// A process that some launcher has started, but that cannot know its rank, must not run as a job of its own.
+void refuse_half_a_launch(const Environment& environment) {
+  const auto remedy = [](std::string_view sign) {
+    return fmt::format(
+        "start it by a launcher that sets both, or set TUGLINE_RANK, TUGLINE_SIZE and TUGLINE_JOB; "
+        "to run alone, unset {}",
+        sign);
+  };
+  for (const auto& [launcher, signs, needed] : kLaunches) {
+    const auto sign = first_set(environment, signs);
+    if (sign.empty()) continue;
+    for (const auto& names : needed) {
+      if (first_set(environment, names).empty())
+        refuse(fmt::format("{} is \"{}\", as from {}, but {} is not set", sign, value_of(environment, sign),
+                           name_of(launcher), *names.begin()),
+               remedy(sign));
+    }
+  }
+  // A batch script is no step; Slurm numbers it 0 and gives it the counts of the allocation.
+  if (has(environment, "SLURM_PROCID")) {
+    first_number(environment, {"SLURM_NTASKS"}, 1);
+    if (number_of(environment, "SLURM_PROCID", 0) != 0)
+      refuse(fmt::format("SLURM_PROCID is \"{}\", but SLURM_STEP_ID is not set",
+                         value_of(environment, "SLURM_PROCID")),
+             remedy("SLURM_PROCID"));
+  }
+}
+
 void check_job(const std::string& job, std::string_view source) {
   const bool fits = !job.empty() && job.size() <= 64 && job.front() != '.' &&
                     std::all_of(job.begin(), job.end(), [](unsigned char c) {
@@ -226,6 +277,7 @@ Identity detect_identity(const Environment& environment, const LaunchFacts& fact
       identity.launcher = found->first;
       if (identity.launcher == Launcher::tugline) identity.local_rank = identity.rank;
     } else {
+      refuse_half_a_launch(environment);
       identity.job = derive_job("alone", environment, {}, facts.own_process);
     }
     if (const auto local = first_number(environment, {"TUGLINE_LOCAL_RANK"}, 0)) identity.local_rank = *local;
@@ -244,6 +296,7 @@ Identity detect_identity(const Environment& environment, const LaunchFacts& fact
 }
 
 Identity identity(const IdentityRequest& request) {
+  settings();  // a wrong one is this call's error; the log, which asks for them too, could only print it
   const auto environment = process_environment();
   auto found = detect_identity(environment, launch_facts(environment), request);
   log(LogLevel::info, "{}", found.description);

@@ -42,8 +42,9 @@ struct LaunchFacts {
   std::string own_process;
 };
 
-/// Pure. Throws Error{invalid_argument} when a variable is not a number, a rank is not below the size, or the
-/// job's name is not 1 to 64 of A-Z a-z 0-9 . _ - (not starting with a dot).
+/// Pure. Throws Error{invalid_argument} when a variable is not a number, a launcher's variables are there but
+/// do not suffice (and no other launcher's do), a rank is not below the size, or the job's name is not 1 to
+/// 64 of A-Z a-z 0-9 . _ - (not starting with a dot).
 Identity detect_identity(const Environment& environment, const LaunchFacts& facts,
                          const IdentityRequest& request = {});
 
@@ -51,7 +52,8 @@ Identity detect_identity(const Environment& environment, const LaunchFacts& fact
 /// process's own launch variables, so that wrappers between the two do not matter.
 LaunchFacts launch_facts(const Environment& environment);
 
-/// detect_identity() of this process, with one INFO line that says which source was used.
+/// detect_identity() of this process, with one INFO line that says which source was used. Throws as
+/// settings() does, too.
 Identity identity(const IdentityRequest& request = {});
 
 /// The variables that tell two launches apart, for launch_facts.

@@ -66,6 +66,9 @@ using SettingField = std::variant<std::string Settings::*, bool Settings::*, std
 
 enum class Secrecy : std::uint8_t { open, secret };
 
+/// Ranks of a job that can be counted; how many members a host has room for is another matter.
+inline constexpr int kMostRanks = 65536;
+
 struct SettingRow {
   std::string_view name;  ///< snake_case: the TOML key; upper case after TUGLINE_ it is the variable
   SettingField field;
@@ -75,6 +78,7 @@ struct SettingRow {
   double smallest = 0;     ///< of numbers
   double largest = 4.0e9;  ///< of numbers
   Secrecy secrecy = Secrecy::open;
+  std::span<const std::string_view> words = {};  ///< the only texts that are allowed; empty: any
 };
 
 std::span<const SettingRow> settings_table();

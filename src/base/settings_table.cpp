@@ -10,14 +10,17 @@ namespace tugline::base {
 namespace {
 
 constexpr double kTwoToThe40 = 1099511627776.0;
+/// Names of the builders, which live a floor above; a test holds the two lists together.
+constexpr std::string_view kPlanBuilders[] = {"one_shot_packet", "one_shot", "two_shot", "ring",
+                                              "point_to_point"};
 
 const SettingRow kRows[] = {
     {"job", &Settings::job, "", "from the launcher; a private job when alone",
      "Name of the job: processes with the same name on one host find the same broker."},
-    {"rank", &Settings::rank, "", "from the launcher", "Number of this rank, from 0.", 0, 65535},
-    {"size", &Settings::size, "", "from the launcher", "Number of ranks of the job.", 1, 65536},
+    {"rank", &Settings::rank, "", "from the launcher", "Number of this rank, from 0.", 0, kMostRanks - 1},
+    {"size", &Settings::size, "", "from the launcher", "Number of ranks of the job.", 1, kMostRanks},
     {"local_rank", &Settings::local_rank, "", "from the launcher",
-     "Number of this rank among those of its host; chooses the device.", 0, 65535},
+     "Number of this rank among those of its host; chooses the device.", 0, kMostRanks - 1},
     {"runtime_dir", &Settings::runtime_dir, "",
      "$XDG_RUNTIME_DIR/tugline, else /run/user/UID/tugline, else /tmp/tugline-UID",
      "Directory under which every job keeps its socket and token file; made with mode 0700."},
@@ -43,7 +46,9 @@ const SettingRow kRows[] = {
      "Compare the calls of all ranks (operation, count, type, root) and name both sides of a difference."},
     {"deterministic", &Settings::deterministic, "", "",
      "Keep to plans of one reduction order, so that results are bit-identical from run to run."},
-    {"plan", &Settings::plan, "", "chosen by cost", "Force the plan builder of this name."},
+    {"plan", &Settings::plan, "", "chosen by size",
+     "Force the plan builder of this name wherever it can serve the call.", 0, 0, Secrecy::open,
+     kPlanBuilders},
     {"scratch_bytes", &Settings::scratch_bytes, "bytes", "", "Scratch memory per rank and communicator.",
      65536, kTwoToThe40},
     {"member_limit_bytes", &Settings::member_limit_bytes, "bytes", "",
@@ -52,7 +57,7 @@ const SettingRow kRows[] = {
      "Shared memory that all members of a job may deposit with its broker; 0 is no limit.", 0, kTwoToThe40},
     {"host_devices", &Settings::host_devices, "", "", "Number of host devices in this process.", 1, 64},
     {"kernel", &Settings::kernel, "", "the running kernel",
-     "Behave as on this older Linux kernel, such as 5.10: features that are newer are not used."},
+     "Behave as on this older Linux kernel, 5.10 or newer: features that are newer are not used."},
 };
 
 struct TypeName {

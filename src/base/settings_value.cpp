@@ -8,6 +8,7 @@
 #include <charconv>
 #include <string>
 
+#include "base/kernel.h"
 #include "tugline/error.h"
 
 namespace tugline::base {
@@ -70,15 +71,21 @@ struct Reader {
     return value;
   }
 
+  bool is_usable_kernel() const {
+    const auto dot = text.find('.');
+    const auto digits = [](std::string_view part) {
+      return !part.empty() && part.size() < 6 &&
+             std::all_of(part.begin(), part.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
+    };
+    return dot != std::string_view::npos && digits(text.substr(0, dot)) && digits(text.substr(dot + 1)) &&
+           version_at_least(text, "", kOldestKernelMajor, kOldestKernelMinor);
+  }
+
   void operator()(std::string Settings::*field) const {
-    if (row.name == "kernel" && !text.empty()) {
-      const auto dot = text.find('.');
-      const auto digits = [](std::string_view part) {
-        return !part.empty() && part.size() < 6 &&
-               std::all_of(part.begin(), part.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
-      };
-      if (dot == std::string_view::npos || !digits(text.substr(0, dot)) || !digits(text.substr(dot + 1)))
+    if (!text.empty()) {
+      if (!row.words.empty() && std::find(row.words.begin(), row.words.end(), text) == row.words.end())
         refuse();
+      if (row.name == "kernel" && !is_usable_kernel()) refuse();
     }
     settings.*field = std::string(text);
   }
@@ -146,7 +153,13 @@ struct Allowed {
     return fmt::format("{} from {} to {}", what, number_text(row.smallest), number_text(row.largest));
   }
   std::string operator()(std::string Settings::*) const {
-    return row.name == "kernel" ? "a version such as 5.10" : "a text";
+    if (row.name == "kernel")
+      return fmt::format("a version from {}.{} on, such as 5.15", kOldestKernelMajor, kOldestKernelMinor);
+    if (row.words.empty()) return "a text";
+    std::string choice;
+    for (const auto& word : row.words)
+      choice += fmt::format("{}{}", choice.empty() ? "" : &word == &row.words.back() ? " or " : ", ", word);
+    return choice;
   }
   std::string operator()(bool Settings::*) const { return "on or off"; }
   std::string operator()(std::uint32_t Settings::*) const { return range("an integer"); }

@@ -161,6 +161,44 @@ TEST(Launcher, ErrorsNameTheVariableAndTheValue) {
   EXPECT_THAT(message_of({}, {.rank = 0, .size = 1, .job = ""}), HasSubstr("the call's job is \"\""));
 }
 
+TEST(Launcher, ALaunchOfWhichHalfIsMissingIsNotAlone) {
+  EXPECT_THAT(
+      message_of({{"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "1"}}),
+      testing::AllOf(HasSubstr("SLURM_STEP_ID is \"0\", as from Slurm, but SLURM_STEP_NUM_TASKS is not set"),
+                     HasSubstr("to run alone, unset SLURM_STEP_ID")));
+  EXPECT_THAT(message_of({{"SLURM_STEP_ID", "0"}, {"SLURM_NTASKS", "2"}}),
+              HasSubstr("SLURM_PROCID is not set"));
+  EXPECT_THAT(message_of({{"SLURM_STEP_ID", "0"}, {"SLURM_NTASKS", "2"}, {"SLURM_PROCID", "one"}}),
+              HasSubstr("SLURM_PROCID is \"one\""));
+  EXPECT_THAT(message_of({{"SLURM_PROCID", "one"}}), HasSubstr("SLURM_PROCID is \"one\""));
+  EXPECT_THAT(message_of({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "many"}}),
+              HasSubstr("SLURM_NTASKS is \"many\""));
+  EXPECT_THAT(message_of({{"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "2"}}),
+              HasSubstr("SLURM_STEP_ID is not set"));
+  EXPECT_THAT(message_of({{"PMI_RANK", "1"}}), HasSubstr("PMI_SIZE is not set"));
+  EXPECT_THAT(message_of({{"OMPI_COMM_WORLD_SIZE", "2"}}), HasSubstr("OMPI_COMM_WORLD_RANK is not set"));
+  EXPECT_THAT(message_of({{"PMIX_RANK", "1"}, {"PMIX_NAMESPACE", "n"}}),
+              HasSubstr("OMPI_COMM_WORLD_SIZE is not set"));
+  EXPECT_THAT(message_of({{"TORCHELASTIC_RUN_ID", "none"}, {"RANK", "1"}}),
+              HasSubstr("WORLD_SIZE is not set"));
+  // Another launcher that says everything is believed.
+  EXPECT_EQ(
+      detect_identity(
+          {{"PMI_RANK", "1"}, {"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "2"}}, kFacts)
+          .launcher,
+      Launcher::slurm);
+  EXPECT_EQ(detect_identity({{"PMI_RANK", "1"}}, kFacts, {.rank = 0, .size = 1}).launcher, Launcher::call);
+}
+
+TEST(Launcher, RanksEndBelowTheMostRanksThatAreCounted) {
+  auto rank = [](const char* text) {
+    return message_of({{"TUGLINE_RANK", text}, {"TUGLINE_SIZE", "65536"}, {"TUGLINE_JOB", "j"}});
+  };
+  EXPECT_EQ(rank("65535"), "no error");
+  EXPECT_THAT(rank("65536"), HasSubstr("an integer from 0 to 65535"));
+  EXPECT_THAT(message_of({{"TUGLINE_RANK", "0"}, {"TUGLINE_SIZE", "65537"}}), HasSubstr("from 1 to 65536"));
+}
+
 TEST(LaunchFacts, WrappersBetweenLauncherAndRankDoNotMatter) {
   // This process plays the launcher. A child with the launch's variables plays a wrapper, its child the rank.
   const auto facts_below = [](int wrappers, const char* rank) {
