@@ -9,6 +9,7 @@
 // Ranks on the board are original ranks; ranks in a bank are those of the epoch (compact).
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -91,6 +92,17 @@ struct BankHeader {
   alignas(kLine) std::atomic<std::uint32_t> sleepers;
   alignas(kLine) FailureRecord failure;
 };
+
+/// All ranks' scratch together; the design's limit per communicator.
+inline constexpr std::uint64_t kScratchLimit = 32 << 20;
+/// Scratch per rank, both halves, of a communicator that starts with `ranks` under the setting scratch_bytes.
+constexpr std::uint64_t rank_scratch_bytes(std::uint64_t ranks, std::uint64_t setting) noexcept {
+  return std::min(setting, kScratchLimit / ranks);
+}
+/// Scratch per ordered pair of `ranks`, both halves: what send and recv use.
+constexpr std::uint64_t pair_scratch_bytes(std::uint64_t ranks) noexcept {
+  return std::clamp<std::uint64_t>((16 << 20) / (ranks * ranks), 8 << 10, 512 << 10);
+}
 
 /// Offsets within a bank of `ranks` ranks. Pure arithmetic; all areas are line-aligned, scratch page-aligned.
 struct BankLayout {

@@ -3,6 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "comm/layout.h"
 #include "tugline/error.h"
 
 namespace tugline::comm {
@@ -13,10 +16,22 @@ constexpr std::uint64_t kTwoShotFromBytes = 8 << 10;
 // Two ranks read the same bytes either way; one-shot has a trip less, two-shot copies half as much.
 constexpr std::uint64_t kTwoShotFromBytesOfTwo = 128 << 10;
 
-}  // namespace
+/// Only ever asked for a request that makes sense, so that scratch is all that can be missing.
+std::string remedy_for(core::PlanRequest request) {
+  if (request.collective == core::Collective::send_recv)
+    return "send fewer bytes at once: the scratch between two ranks follows from their number";
+  const auto most = kScratchLimit / static_cast<std::uint64_t>(request.ranks);
+  for (auto bytes = std::max<std::uint64_t>(request.scratch_bytes, 1); bytes * kHalves <= most; bytes *= 2) {
+    request.scratch_bytes = bytes;
+    for (auto builder : core::builder_names())
+      if (core::can_build(builder, request))
+        return fmt::format("set TUGLINE_SCRATCH_BYTES to {} or more", bytes * kHalves);
+  }
+  return fmt::format("move fewer bytes at once: more than {} bytes of scratch a rank are not to be had",
+                     most);
+}
 
-Choice choose_builder(const core::PlanRequest& request, std::string_view forced) {
-  if (!forced.empty() && core::can_build(forced, request)) return {forced, "named by the setting plan"};
+Choice choose_freely(const core::PlanRequest& request) {
   if (core::can_build("one_shot_packet", request))
     return {"one_shot_packet",
             fmt::format("fits one packet of {} bytes: one trip, no exit barrier", core::kPacketBytes)};
@@ -33,7 +48,18 @@ Choice choose_builder(const core::PlanRequest& request, std::string_view forced)
       ErrorCode::unsupported,
       fmt::format("no plan for {} of {} bytes on {} ranks with {} bytes of scratch",
                   core::name_of(request.collective), request.bytes, request.ranks, request.scratch_bytes),
-      "raise TUGLINE_SCRATCH_BYTES");
+      remedy_for(request), {.operation = std::string(core::name_of(request.collective))});
+}
+
+}  // namespace
+
+Choice choose_builder(const core::PlanRequest& request, std::string_view forced) {
+  core::validate(request);
+  if (forced.empty()) return choose_freely(request);
+  if (core::can_build(forced, request)) return {forced, "named by the setting plan"};
+  auto choice = choose_freely(request);
+  choice.reason += fmt::format("; {}, which the setting plan names, cannot serve it", forced);
+  return choice;
 }
 
 }  // namespace tugline::comm

@@ -15,7 +15,8 @@ struct Choice {
 };
 
 /// Chooses among the builders that can serve `request`; `forced` (the setting `plan`) wins where it can serve
-/// it, and is Error{unsupported} where it names a builder that exists but cannot.
+/// it. Throws Error{invalid_argument} for a request that makes no sense, Error{unsupported} with what to do
+/// when there is not scratch enough for any builder.
 Choice choose_builder(const core::PlanRequest& request, std::string_view forced = {});
 
 }  // namespace tugline::comm

@@ -17,11 +17,6 @@
 namespace tugline::comm {
 namespace {
 
-// All ranks' scratch together; the design's limit per communicator.
-constexpr std::uint64_t kScratchLimit = 32 << 20;
-constexpr std::uint64_t kPairScratchTotal = 16 << 20;
-constexpr std::uint64_t kPairScratchLeast = 8 << 10;
-constexpr std::uint64_t kPairScratchMost = 512 << 10;
 // Plans kept per communicator; programs of odd sizes are built again.
 constexpr std::size_t kPlanCacheSize = 256;
 
@@ -71,7 +66,7 @@ CommunicatorState::CommunicatorState(std::shared_ptr<broker::Client> client, Dev
   place_.control = control_;
   place_.about_rank = [this](std::int32_t rank) { return not_yet_joined(rank); };
   place_.doorbell = &board_->doorbells[identity_.rank];
-  scratch_bytes_ = std::min(base::settings().scratch_bytes, kScratchLimit / identity_.size);
+  scratch_bytes_ = rank_scratch_bytes(identity_.size, base::settings().scratch_bytes);
   std::vector<std::uint32_t> everyone(identity_.size);
   std::iota(everyone.begin(), everyone.end(), 0u);
   enter_epoch(std::move(everyone));
@@ -89,9 +84,7 @@ CommunicatorState::~CommunicatorState() {
 std::shared_ptr<Epoch> CommunicatorState::make_epoch(std::uint64_t generation,
                                                      std::vector<std::uint32_t> originals) {
   const auto ranks = static_cast<std::uint32_t>(originals.size());
-  const std::uint64_t pair_bytes =
-      std::clamp(kPairScratchTotal / (std::uint64_t{ranks} * ranks), kPairScratchLeast, kPairScratchMost);
-  const auto layout = BankLayout::make(ranks, scratch_bytes_, pair_bytes);
+  const auto layout = BankLayout::make(ranks, scratch_bytes_, pair_scratch_bytes(ranks));
   auto segment = client_->open_or_create(fmt::format("comm/{}/bank/{}", identity_.name, generation),
                                          layout.total, broker::Lifetime::referenced);
   base::Mapping mapping(segment.descriptor.get(), layout.total, base::Access::read_write);

@@ -8,8 +8,6 @@
 
 namespace tugline::core {
 
-/// Throws Error{invalid_argument} that names the field and the value when the request makes no sense.
-void validate(const PlanRequest& request);
 bool is_valid(const PlanRequest& request) noexcept;
 
 /// True when there is something to do: more than one rank, and bytes or a barrier.

@@ -35,6 +35,8 @@ Plan build_ring(const PlanRequest& request);
 /// Chunks through the sender's scratch with credits. send_recv only.
 Plan build_point_to_point(const PlanRequest& request);
 
+/// Throws Error{invalid_argument} that names the field and the value when the request makes no sense.
+void validate(const PlanRequest& request);
 /// True when the builder of that name can serve the request: collective, size, and scratch enough for it.
 bool can_build(std::string_view builder, const PlanRequest& request) noexcept;
 /// Builds by name; throws Error{invalid_argument} for a request that makes no sense (naming field and value),
