@@ -91,6 +91,79 @@ TEST(Bench, RunsUnderRunToo) {
   EXPECT_EQ(rows_of(ended.output).size(), 1U);
 }
 
+TEST(Bench, InsideAJobItDoesNotStartRanksOfItsOwn) {
+  for (std::vector<std::string> own :
+       {std::vector<std::string>{"--np", "2"}, {"--threads"}, {"--bind", "core"}}) {
+    std::vector<std::string> arguments{"run", "-n", "2", "--", TUGLINE_COMMAND, "bench", "barrier"};
+    arguments.insert(arguments.end(), own.begin(), own.end());
+    auto ended = run_command(arguments);
+    EXPECT_EQ(ended.exit_code, 1);
+    EXPECT_EQ(ended.output, "");
+    EXPECT_THAT(ended.error, HasSubstr(own.front()));
+    EXPECT_THAT(ended.error, HasSubstr("rank 0 of 2 from tugline"));
+    EXPECT_THAT(ended.error, HasSubstr("ended with exit code 2"));
+  }
+  // A job of one, such as an interactive step of Slurm, is a place to start them from.
+  for (const char* kind : {"--np", "--threads"}) {
+    std::vector<std::string> arguments{"run", "--", TUGLINE_COMMAND, "bench", "barrier",
+                                       "-n",  "1",  "--np",          "2"};
+    if (kind == std::string("--threads")) arguments.emplace_back(kind);
+    auto ended = run_command(arguments);
+    EXPECT_EQ(ended.exit_code, 0) << ended.error;
+    EXPECT_THAT(ended.output, HasSubstr("2 ranks"));
+  }
+}
+
+TEST(Bench, AFileThatCannotBeWrittenIsRefusedBeforeTheRun) {
+  TemporaryDirectory directory;
+  auto folder = directory.path().string();
+  for (const std::string& path : {folder, folder + "/not/there.json"}) {
+    for (const char* kind : {"--np", "--threads"}) {
+      std::vector<std::string> arguments{"bench", "barrier", "-n", "1", "--json", path, "--np", "2"};
+      if (kind == std::string("--threads")) arguments.emplace_back(kind);
+      auto ended = run_command(arguments);
+      EXPECT_EQ(ended.exit_code, 1);
+      EXPECT_EQ(ended.output, "");
+      EXPECT_EQ(std::count(ended.error.begin(), ended.error.end(), '\n'), 3) << ended.error;
+      EXPECT_THAT(ended.error, HasSubstr("cannot write \"" + path + "\""));
+    }
+  }
+  auto full = run_command({"bench", "barrier", "-n", "1", "--threads", "--json", "/dev/full"});
+  EXPECT_EQ(full.exit_code, 1);
+  EXPECT_THAT(full.error, HasSubstr("cannot write \"/dev/full\": No space left on device"));
+}
+
+TEST(Bench, AnEndedRunLeavesTheFileAsItWas) {
+  TemporaryDirectory directory;
+  auto file = directory.path() / "result.json";
+  std::ofstream(file) << "before";
+  Command command(
+      {"bench", "all_reduce", "-b", "4", "-e", "1M", "-i", "16", "-n", "1", "--json", file.string()});
+  ASSERT_TRUE(command.wait_for("#wrong"));
+  command.signal(SIGTERM);
+  EXPECT_EQ(command.wait().exit_code, 1);
+  EXPECT_EQ(read(file), "before");
+  std::filesystem::create_symlink(file, directory.path() / "link.json");
+  auto ended =
+      run_command({"bench", "barrier", "-n", "1", "--json", (directory.path() / "link.json").string()});
+  EXPECT_EQ(ended.exit_code, 0) << ended.error;
+  EXPECT_EQ(Json::parse(read(file))["collective"].as_string(), "barrier");
+  std::size_t entries = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(directory.path())) {
+    (void)entry;
+    ++entries;
+  }
+  EXPECT_EQ(entries, 2U);
+}
+
+TEST(Bench, SaysWhatItRoundsAndWhatItIgnores) {
+  auto ended = run_command(
+      {"bench", "all_reduce", "--threads", "-n", "1", "-b", "3", "-e", "3", "-w", "1", "-w", "0"});
+  EXPECT_EQ(ended.exit_code, 0) << ended.error;
+  EXPECT_THAT(ended.output, HasSubstr("# note: sizes are rounded down to whole counts of float: 3 -> 0\n"));
+  EXPECT_EQ(ended.error, "tugline: -w,--warmup_iters was given 2 times: 0 counts, the last one\n");
+}
+
 TEST(Bench, BoundRanksReportTheCoresOfTheWholeJob) {
   auto cores = [](const std::string& binding) {
     auto ended = run_command({"bench", "barrier", "--np", "2", "-n", "2", "--bind", binding});

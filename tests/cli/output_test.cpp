@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <thread>
 
@@ -124,10 +125,30 @@ TEST(Output, AGoneReaderBreaksTheSink) {
   Sink sink(target.writing.get());
   sink.add("nobody reads this\n");
   sink.write_some();
-  EXPECT_TRUE(sink.broken());
+  EXPECT_EQ(sink.error(), EPIPE);
   EXPECT_FALSE(sink.has_pending());
   EXPECT_TRUE(sink.has_room());
   ::signal(SIGPIPE, before);
+}
+
+TEST(Output, AFullDeviceIsToldApartFromAGoneReader) {
+  base::UniqueFd full(::open("/dev/full", O_WRONLY | O_CLOEXEC));
+  ASSERT_TRUE(full);
+  Sink sink(full.get());
+  sink.add("no room for this\n");
+  sink.write_some();
+  EXPECT_EQ(sink.error(), ENOSPC);
+  EXPECT_TRUE(sink.has_room());
+}
+
+TEST(Output, LooksForTheReaderOfASharedDescriptor) {
+  Pipe target;
+  Sink sink(target.writing.get());
+  sink.look_for_reader();
+  EXPECT_EQ(sink.error(), 0);
+  target.reading.reset();
+  sink.look_for_reader();
+  EXPECT_EQ(sink.error(), EPIPE);
 }
 
 }  // namespace

@@ -5,7 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "bench/sweep.h"
 #include "tugline/error.h"
+#include "usage.h"
 #include "values.h"
 
 namespace tugline::cli {
@@ -14,13 +16,13 @@ namespace {
 using testing::HasSubstr;
 
 Command parsed(std::vector<std::string> arguments) {
-  return parse(arguments);
+  return parse(arguments).command;
 }
 
 std::string refusal(std::vector<std::string> arguments) {
   try {
     parse(arguments);
-  } catch (const Error& error) {
+  } catch (const UsageError& error) {
     EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
     return error.what();
   }
@@ -94,7 +96,69 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{{"plan", "ring"}, "ring"},
         Refused{{"plan", "broadcast", "--np", "2", "--root", "5"}, "root 5"},
         Refused{{"doctor", "--np", "0"}, "\"0\""}, Refused{{"config", "--jason"}, "--jason"},
-        Refused{{"broker"}, "--job"}));
+        Refused{{"broker"}, "--job"}, Refused{{"broker", "--job", ""}, "--job: its value is empty"},
+        Refused{{"broker", "--socket", ""}, "--socket: its value is empty"},
+        Refused{{"run", "--broker", "", "--", "x"}, "--broker: its value is empty"},
+        Refused{{"bench", "all_reduce", "--json", ""}, "--json: its value is empty"},
+        Refused{{"bench", "all_reduce", "--plan", ""}, "--plan: its value is empty"},
+        Refused{{"bench", "all_reduce", "-f", "0"}, "\"0\" is not a factor of at least 2"},
+        Refused{{"bench", "all_reduce", "-f", "-2"}, "factor"},
+        Refused{{"bench", "all_reduce", "-i", "1", "-b", "1", "-e", "1G"}, "more than 100000 sizes"},
+        Refused{{"bench", "all_reduce", "-e", "99999999999999999999"}, "99999999999999999999"},
+        Refused{{"bench", "all_reduce", "-n", "99999999999"}, "99999999999"},
+        Refused{{"bench", "all_reduce", "-w", "-1"}, "-1"},
+        Refused{{"bench", "all_reduce", "-c", "-1"}, "-1"},
+        Refused{{"bench", "all_reduce", "-r", "-1"}, "-1"},
+        Refused{{"bench", "all_reduce", "-G", "-1"}, "-1"},
+        Refused{{"bench", "all_reduce", "--batch", "-1"}, "-1"},
+        Refused{{"bench", "all_reduce", "--np", "0"}, "\"0\""},
+        Refused{{"bench", "all_reduce", "-R", "2"}, "\"2\""},
+        Refused{{"plan", "--check", ""}, "--check: its value is empty"},
+        Refused{{"plan", "--check", "f", "--np", "2"}, "--check"},
+        Refused{{"plan", "all_reduce", "--builder", "star"}, "one_shot_packet"},
+        Refused{{"plan", "all_reduce", "--builder", ""}, "one_shot_packet"},
+        Refused{{"plan", "all_reduce", "--scratch", "1"}, "65536"},
+        Refused{{"plan", "all_reduce", "--cores", "0"}, "\"0\""},
+        Refused{{"plan", "barrier", "--bytes", "8"}, "a barrier moves none"},
+        Refused{{"plan", "send_recv", "--np", "1"}, "two ranks"},
+        Refused{{"run", "--grace", "-1", "--", "x"}, "-1"},
+        Refused{{"run", "--grace", "99999999999", "--", "x"}, "99999999999"}));
+
+TEST(Parse, SaysWhichOfRepeatedOptionsCounts) {
+  std::vector<std::string> twice{"bench", "all_reduce", "-n", "5", "--json", "a", "-n", "7"};
+  auto notes = parse(twice).notes;
+  ASSERT_EQ(notes.size(), 1U);
+  EXPECT_EQ(notes[0], "-n,--iters was given 2 times: 7 counts, the last one");
+  // Said once by the command, not once more by every rank that it starts.
+  twice.insert(twice.end(), {"--as-rank", "2"});
+  EXPECT_TRUE(parse(twice).notes.empty());
+  std::vector<std::string> lists{"run",         "--env",       "A=1", "--env", "B=2",
+                                 "--no-prefix", "--no-prefix", "--",  "x"};
+  EXPECT_TRUE(parse(lists).notes.empty());
+}
+
+TEST(Parse, HelpSaysWhatTheBrokerNeeds) {
+  auto text = std::get<ShowText>(parsed({"broker", "--help"})).text;
+  EXPECT_THAT(text, HasSubstr("One of --job and --socket is required"));
+  EXPECT_THAT(text, HasSubstr("tugline broker --socket "));
+}
+
+TEST(Values, SizesThatHoldNoWholeCountsAreNoted) {
+  auto notes = [](std::vector<std::string> words, int ranks) {
+    words.insert(words.begin(), "bench");
+    return notes_on_sizes(std::get<BenchOptions>(parsed(words)), ranks);
+  };
+  EXPECT_THAT(notes({"all_reduce", "-b", "3", "-e", "3"}, 2),
+              testing::ElementsAre("sizes are rounded down to whole counts of float: 3 -> 0"));
+  EXPECT_THAT(
+      notes({"all_gather", "-b", "8", "-e", "64", "-f", "2"}, 3),
+      testing::ElementsAre("sizes are rounded down to whole counts of float: 8 -> 0, 16 -> 12, 32 -> 24, "
+                           "64 -> 60"));
+  EXPECT_THAT(notes({"all_reduce", "-b", "1", "-e", "13", "-i", "2", "-d", "half"}, 2),
+              testing::ElementsAre(HasSubstr("5 -> 4, 7 -> 6 and 3 more")));
+  EXPECT_TRUE(notes({"all_reduce", "-b", "8", "-e", "1M", "-f", "2"}, 3).empty());
+  EXPECT_TRUE(notes({"barrier"}, 3).empty());
+}
 
 TEST(Parse, HelpHasExamplesForEverySubcommand) {
   for (std::string name : {"run", "bench", "plan", "doctor", "config", "broker"}) {

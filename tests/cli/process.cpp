@@ -70,12 +70,18 @@ Command::Command(std::vector<std::string> arguments, const Options& options)
   std::vector<std::string> environment{mark_};
   for (const auto& [name, value] : variables) environment.push_back(name + "=" + value);
   arguments.insert(arguments.begin(), TUGLINE_COMMAND);
+  if (!options.output_file.empty()) {
+    output.writing.reset(::open(options.output_file.c_str(), O_WRONLY | O_CLOEXEC));
+    EXPECT_TRUE(output.writing) << options.output_file;
+  }
+  if (options.close_output_early) output.reading.reset();
   auto argv = pointers(arguments);
   auto envp = pointers(environment);
   pid_ = ::fork();
   if (pid_ == 0) {
     ::dup2(input.reading.get(), 0);
     ::dup2(output.writing.get(), 1);
+    if (options.no_output) ::close(1);
     ::dup2(error.writing.get(), 2);
     if (options.descriptors != 0) {
       rlimit limit{options.descriptors, options.descriptors};
@@ -88,7 +94,7 @@ Command::Command(std::vector<std::string> arguments, const Options& options)
   // Inputs of tests fit into a pipe.
   EXPECT_EQ(::write(input.writing.get(), options.input.data(), options.input.size()),
             static_cast<ssize_t>(options.input.size()));
-  if (!options.close_output_early) output_ = std::move(output.reading);
+  output_ = std::move(output.reading);
   error_ = std::move(error.reading);
 }
 

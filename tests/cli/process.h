@@ -42,6 +42,8 @@ class Command {
     std::string input;                ///< standard input
     rlim_t descriptors = 0;           ///< limit of open descriptors; 0: the test's
     bool close_output_early = false;  ///< nobody reads standard output
+    bool no_output = false;           ///< descriptor 1 is closed
+    std::string output_file;          ///< standard output, instead of a pipe to the test
   };
   explicit Command(std::vector<std::string> arguments) : Command(std::move(arguments), Options()) {}
   Command(std::vector<std::string> arguments, const Options& options);
@@ -51,6 +53,8 @@ class Command {
 
   pid_t pid() const noexcept { return pid_; }
   void signal(int number) const;
+  /// From now on nobody reads standard output.
+  void stop_reading() { output_.reset(); }
   /// Reads until standard output or error holds `text` so many times; false at the end of both or after 30 s.
   bool wait_for(const std::string& text, int times = 1);
   /// Waits for the end; kills it after 60 s.

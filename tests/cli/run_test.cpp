@@ -205,8 +205,25 @@ TEST(Run, NohupHoldsForTheRanksToo) {
 TEST(Run, EndsWhenNobodyReadsItsOutput) {
   Command command(run_shell(2, {}, "while :; do echo y; done"), {.close_output_early = true});
   auto ended = command.wait();
+  EXPECT_EQ(ended.signal, SIGPIPE);
+  EXPECT_EQ(ended.error, "");
+  expect_nothing_left(command);
+}
+
+TEST(Run, EndsWhenNobodyReadsTheRanksThemselves) {
+  Command command(run_shell(2, {"--no-prefix"}, "while :; do echo y; done"), {.close_output_early = true});
+  auto ended = command.wait();
+  EXPECT_EQ(ended.signal, SIGPIPE);
+  EXPECT_THAT(ended.error, Not(HasSubstr("rank")));
+  expect_nothing_left(command);
+}
+
+TEST(Run, ATooFullDeviceIsTheReasonThatIsGiven) {
+  Command command(run_shell(2, {}, "while :; do echo y; done"), {.output_file = "/dev/full"});
+  auto ended = command.wait();
   EXPECT_EQ(ended.exit_code, 1);
-  EXPECT_THAT(ended.error, HasSubstr("nobody reads"));
+  expect_three_lines(ended.error,
+                     "cannot write the ranks' output to standard output: No space left on device");
   expect_nothing_left(command);
 }
 
@@ -226,12 +243,27 @@ TEST(Run, NamesAProgramThatCannotRun) {
   auto ended = run_command({"run", "-n", "2", "--", plain});
   EXPECT_EQ(ended.exit_code, 1);
   expect_three_lines(ended.error, plain);
-  ASSERT_EQ(::chmod(plain.c_str(), 0755), 0);
-  Command command({"run", "-n", "2", "--", plain});
-  ended = command.wait();
-  EXPECT_EQ(ended.exit_code, 1);
-  expect_three_lines(ended.error, plain);
-  expect_nothing_left(command);
+  EXPECT_THAT(ended.error, HasSubstr("is not executable"));
+  auto folder = directory.path().string();
+  expect_three_lines(run_command({"run", "--", folder}).error, "\"" + folder + "\" is a directory");
+  expect_three_lines(run_command({"run", "--", "/dev/null"}).error, "\"/dev/null\" is no regular file");
+  expect_three_lines(run_command({"run", "--", plain + "/x"}).error, "cannot be reached: Not a directory");
+  expect_three_lines(run_command({"run", "--", ""}).error, "empty word");
+
+  auto start = [&](const std::string& text) {
+    std::ofstream(plain) << text;
+    EXPECT_EQ(::chmod(plain.c_str(), 0755), 0);
+    Command command({"run", "-n", "2", "--", plain});
+    auto refused = command.wait();
+    EXPECT_EQ(refused.exit_code, 1);
+    expect_three_lines(refused.error, plain);
+    expect_nothing_left(command);
+    return refused.error;
+  };
+  EXPECT_THAT(start("no program\n"), HasSubstr("a script needs a first line such as #!/bin/sh"));
+  EXPECT_THAT(start("#! /nope -x\n"), HasSubstr("the interpreter \"/nope\": No such file or directory"));
+  EXPECT_THAT(start("#!/bin/sh\r\n"), HasSubstr("the interpreter \"/bin/sh\""));
+  EXPECT_THAT(start("#!/etc/passwd\n"), HasSubstr("the interpreter \"/etc/passwd\": Permission denied"));
 }
 
 TEST(Run, UsageErrorsEndWithTwo) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What config, plan and doctor print.
+// What config and doctor print.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -49,72 +49,39 @@ TEST(Config, NamesAWrongValue) {
   EXPECT_EQ(std::count(ended.error.begin(), ended.error.end(), '\n'), 3);
 }
 
+TEST(Config, AWordThatIsNoneOfTheAllowedOnesIsRefusedWhereverItIsRead) {
+  for (std::vector<std::string> arguments : {std::vector<std::string>{"config"},
+                                             {"plan", "all_reduce"},
+                                             {"bench", "barrier", "-n", "1"},
+                                             {"bench", "barrier", "-n", "1", "--threads"},
+                                             {"run", "--", "true"}}) {
+    Command command(arguments, {.environment = {{"TUGLINE_PLAN", "bogus"}}});
+    auto ended = command.wait();
+    EXPECT_EQ(ended.exit_code, 1) << arguments.front();
+    EXPECT_EQ(ended.output, "");
+    EXPECT_THAT(ended.error, HasSubstr("TUGLINE_PLAN is \"bogus\""));
+    EXPECT_THAT(ended.error, HasSubstr("one_shot_packet, one_shot, two_shot, ring or point_to_point"));
+    EXPECT_EQ(std::count(ended.error.begin(), ended.error.end(), '\n'), 3) << ended.error;
+  }
+  TemporaryDirectory directory;
+  auto file = (directory.path() / "tugline.toml").string();
+  std::ofstream(file) << "plan = \"bogus\"\n";
+  Command command({"doctor", "--json"}, {.environment = {{"TUGLINE_CONFIG_FILE", file}}});
+  auto ended = command.wait();
+  EXPECT_EQ(ended.exit_code, 1);
+  EXPECT_THAT(ended.output, HasSubstr("is \\\"bogus\\\""));
+  Command old({"config"}, {.environment = {{"TUGLINE_KERNEL", "2.4"}}});
+  ended = old.wait();
+  EXPECT_EQ(ended.exit_code, 1);
+  EXPECT_THAT(ended.error, HasSubstr("a version from 5.10 on"));
+}
+
 TEST(Config, NeverShowsTheToken) {
   std::string token(64, 'a');
   Command command({"config", "--json"}, {.environment = {{"TUGLINE_TOKEN", token}}});
   auto ended = command.wait();
   EXPECT_EQ(ended.exit_code, 0);
   EXPECT_THAT(ended.output, testing::Not(HasSubstr(token)));
-}
-
-TEST(Plan, ShowsCandidatesChoiceAndSteps) {
-  auto ended = run_command({"plan", "all_reduce", "--np", "3", "--bytes", "64K"});
-  ASSERT_EQ(ended.exit_code, 0) << ended.error;
-  EXPECT_THAT(ended.output, HasSubstr("# chosen: "));
-  EXPECT_THAT(ended.output, HasSubstr("ring"));
-  auto document = json_of(run_command({"plan", "all_reduce", "--np", "3", "--bytes", "8", "--json"}));
-  int chosen = 0;
-  for (const auto& row : document["candidates"]) {
-    if (!row["chosen"].as_bool()) continue;
-    ++chosen;
-    EXPECT_EQ(row["builder"].as_string(), "one_shot_packet");
-    EXPECT_GT(row["predicted_us"].as_double(), 0);
-  }
-  EXPECT_EQ(chosen, 1);
-  EXPECT_FALSE(document["why"].as_string().empty());
-}
-
-TEST(Plan, ShowsWhatACommunicatorWouldRun) {
-  auto choice = [](std::vector<std::pair<std::string, std::string>> environment) {
-    Command command({"plan", "all_reduce", "--np", "4", "--bytes", "1M", "--json"},
-                    {.environment = environment});
-    return json_of(command.wait())["plan"]["name"].as_string();
-  };
-  EXPECT_EQ(choice({}), "two_shot");
-  EXPECT_EQ(choice({{"TUGLINE_PLAN", "ring"}}), "ring");
-}
-
-TEST(Plan, ChecksAFileAndNamesTheWrongStep) {
-  TemporaryDirectory directory;
-  std::string path = (directory.path() / "plan.json").string();
-  auto document = json_of(
-      run_command({"plan", "all_reduce", "--np", "2", "--bytes", "1K", "--builder", "ring", "--json"}));
-  std::ofstream(path) << document["plan"].dump(2);
-  auto right = run_command({"plan", "--check", path});
-  EXPECT_EQ(right.exit_code, 0) << right.error;
-  EXPECT_THAT(right.output, HasSubstr("is right"));
-
-  std::string text = document["plan"].dump(2);
-  auto at = text.find("\"reduce\"");
-  ASSERT_NE(at, std::string::npos);
-  text.replace(at, 8, "\"copy\"");
-  std::ofstream(path) << text;
-  auto wrong = run_command({"plan", "--check", path});
-  EXPECT_EQ(wrong.exit_code, 1);
-  EXPECT_EQ(std::count(wrong.error.begin(), wrong.error.end(), '\n'), 3) << wrong.error;
-
-  auto missing = run_command({"plan", "--check", path + ".not"});
-  EXPECT_EQ(missing.exit_code, 1);
-  EXPECT_THAT(missing.error, HasSubstr(path + ".not"));
-}
-
-TEST(Plan, RefusesWhatNoBuilderMakes) {
-  auto unknown = run_command({"plan", "all_reduce", "--builder", "star"});
-  EXPECT_EQ(unknown.exit_code, 1);
-  EXPECT_THAT(unknown.error, HasSubstr("ring"));
-  auto odd = run_command({"plan", "all_reduce", "--bytes", "7"});
-  EXPECT_EQ(odd.exit_code, 1);
-  EXPECT_THAT(odd.error, HasSubstr("7 bytes"));
 }
 
 Json finding(const Json& document, const std::string& check) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `tugline bench`: starts the ranks (itself once more per rank, or threads), or is one of them.
 #include <fmt/format.h>
+#include <poll.h>
 
 #include <algorithm>
 #include <exception>
@@ -12,12 +13,15 @@
 #include "base/settings.h"
 #include "bench/measure.h"
 #include "bench/report.h"
+#include "bench/sweep.h"
 #include "commands.h"
+#include "files.h"
 #include "launch/job.h"
 #include "launch/machine.h"
 #include "launch/program.h"
 #include "tugline/error.h"
 #include "tugline/job.h"
+#include "usage.h"
 
 namespace tugline::cli {
 namespace {
@@ -46,13 +50,27 @@ int be_rank(const BenchOptions& options, Job& job) {
     report.emplace(options, Setting{.ranks = job.size(),
                                     .cores = options.launcher_cores.value_or(cores()),
                                     .device = describe(job.device())});
-    report->begin();
+    report->begin(notes_on_sizes(options, job.size()));
   }
   auto wrong = measure(options, job, report ? &*report : nullptr);
   if (report) report->finish();
   // A rank that ends with 1 makes the launcher end the others: not before the summary is out.
   job.communicator().barrier();
   return wrong == 0 ? kExitOk : kExitFailed;
+}
+
+/// A rank that bench itself has started. One that stops because another ended leaves it to the launcher to
+/// say whose end it was: the launcher sees that end, too, and ends this process.
+int be_launched_rank(const BenchOptions& options) {
+  constexpr int kLauncherActsWithinMs = 5000;
+  try {
+    auto job = Job::join();
+    return be_rank(options, job);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::peer_lost) throw;
+    ::poll(nullptr, 0, kLauncherActsWithinMs);  // until SIGTERM
+    throw;
+  }
 }
 
 int start_processes(const BenchOptions& options, int ranks) {
@@ -69,6 +87,7 @@ int start_processes(const BenchOptions& options, int ranks) {
   request.arguments.insert(request.arguments.end(), options.arguments.begin(), options.arguments.end());
   request.arguments.insert(request.arguments.end(), {"--as-rank", fmt::format("{}", cores())});
   auto result = launch_job(request);
+  if (result.stop_signal == 0) require_output(result);
   bool ok = result.stop_signal == 0 && std::all_of(result.ranks.begin(), result.ranks.end(),
                                                    [](const RankEnd& end) { return end.ok(); });
   return ok ? kExitOk : kExitFailed;
@@ -79,15 +98,23 @@ int start_threads(const BenchOptions& options, int ranks) {
   std::mutex lock;
   std::exception_ptr first;  // the failure that came first: later ones follow from it
   int code = kExitOk;
+  auto note = [&](std::exception_ptr failure) {
+    std::lock_guard guard(lock);
+    if (!first) first = std::move(failure);
+  };
   auto body = [&](int rank) {
     try {
-      auto job = Job::join({.rank = rank, .size = ranks, .job = name});
-      int own = be_rank(options, job);
-      std::lock_guard guard(lock);
-      code = std::max(code, own);
+      // Not the surrounding job's broker, if there is one.
+      auto job = Job::join({.rank = rank, .size = ranks, .job = name, .socket_path = ""});
+      try {
+        int own = be_rank(options, job);
+        std::lock_guard guard(lock);
+        code = std::max(code, own);
+      } catch (...) {
+        note(std::current_exception());  // before leaving the job, which makes the others fail
+      }
     } catch (...) {
-      std::lock_guard guard(lock);
-      if (!first) first = std::current_exception();
+      note(std::current_exception());
     }
   };
   std::vector<std::thread> threads;
@@ -97,14 +124,33 @@ int start_threads(const BenchOptions& options, int ranks) {
   return code;
 }
 
+/// The option that says how bench is to start ranks itself, empty if none does.
+std::string_view first_option_of_own_ranks(const BenchOptions& options) {
+  if (options.ranks) return "--np";
+  if (options.rank_kind == RankKind::threads) return "--threads";
+  return options.binding == Binding::core ? "--bind core" : "";
+}
+
 }  // namespace
 
 int bench(const BenchOptions& options) {
   require_device(options.device);
-  bool launched = base::identity().launcher != base::Launcher::alone;
-  if (options.launcher_cores || (launched && !options.ranks)) {
-    auto job = Job::join();
-    return be_rank(options, job);
+  if (!options.json_file.empty()) check_writable(options.json_file);
+  if (options.launcher_cores) return be_launched_rank(options);
+  auto surrounding = base::identity();
+  if (surrounding.launcher != base::Launcher::alone) {
+    auto own_ranks = first_option_of_own_ranks(options);
+    // A launcher's job of one is a place to work in, such as an interactive step.
+    if (surrounding.size > 1 && !own_ranks.empty()) {
+      throw UsageError(
+          fmt::format("{} inside a job of {} ranks would make as many benches", own_ranks, surrounding.size),
+          fmt::format("leave {} out to measure the surrounding job, or start bench outside of it", own_ranks),
+          {.operation = "tugline bench, " + surrounding.description});
+    }
+    if (own_ranks.empty()) {
+      auto job = Job::join();
+      return be_rank(options, job);
+    }
   }
   auto plan = plan_of(options);
   int ranks = options.ranks.value_or(plan ? plan->ranks : kDefaultRanks);

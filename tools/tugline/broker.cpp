@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // `tugline broker`: a broker that outlives its jobs, or (hidden) the one that a job starts for itself.
-#include <fmt/format.h>
-
-#include <cstdio>
-
 #include "base/json.h"
 #include "broker/server_main.h"
 #include "commands.h"
+#include "standard_output.h"
 
 namespace tugline::cli {
 
@@ -16,11 +13,10 @@ int broker(const BrokerCommandOptions& options) {
       auto document = base::Json::object();
       document["job"] = job;
       document["socket_path"] = socket_path;
-      fmt::print("{}\n", document.dump());
+      write_output("the socket's path", document.dump() + "\n");
     } else {
-      fmt::print("{}\n", socket_path);
+      write_output("the socket's path", socket_path + "\n");
     }
-    std::fflush(stdout);
   };
   tugline::broker::BrokerOptions serving{.job = options.job, .socket_path = options.socket_path};
   serving.scope = options.scope;

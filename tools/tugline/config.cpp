@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/settings.h"
 #include "commands.h"
+#include "standard_output.h"
 
 namespace tugline::cli {
 namespace {
@@ -18,7 +19,7 @@ std::string shown(const base::SettingView& view) {
   return view.value;
 }
 
-void print_json(const std::vector<base::SettingView>& views, const std::string& file) {
+std::string json_of(const std::vector<base::SettingView>& views, const std::string& file) {
   Json rows = Json::array();
   for (const auto& view : views) {
     Json row = Json::object();
@@ -34,25 +35,26 @@ void print_json(const std::vector<base::SettingView>& views, const std::string& 
   Json document = Json::object();
   document["file"] = file.empty() ? Json() : Json(file);
   document["settings"] = std::move(rows);
-  fmt::print("{}\n", document.dump(2));
+  return document.dump(2) + "\n";
 }
 
-void print_text(const std::vector<base::SettingView>& views, const std::string& file) {
+std::string text_of(const std::vector<base::SettingView>& views, const std::string& file) {
   std::size_t name_width = 0;
   std::size_t value_width = 0;
   for (const auto& view : views) {
     name_width = std::max(name_width, base::variable_of(*view.row).size());
     value_width = std::max(value_width, shown(view).size() + 1 + view.row->unit.size());
   }
-  fmt::print("# file: {}\n", file.empty() ? "none" : file);
-  fmt::print("# {:<{}}  {:<{}}  {:<11}  meaning\n", "variable", name_width - 2, "value", value_width,
-             "origin");
+  std::string text = fmt::format("# file: {}\n", file.empty() ? "none" : file);
+  text += fmt::format("# {:<{}}  {:<{}}  {:<11}  meaning\n", "variable", name_width - 2, "value", value_width,
+                      "origin");
   for (const auto& view : views) {
     std::string value = shown(view);
     if (!view.value.empty() && !view.row->unit.empty()) value += fmt::format(" {}", view.row->unit);
-    fmt::print("{:<{}}  {:<{}}  {:<11}  {}\n", base::variable_of(*view.row), name_width, value, value_width,
-               base::name_of(view.origin), view.row->help);
+    text += fmt::format("{:<{}}  {:<{}}  {:<11}  {}\n", base::variable_of(*view.row), name_width, value,
+                        value_width, base::name_of(view.origin), view.row->help);
   }
+  return text;
 }
 
 }  // namespace
@@ -60,11 +62,8 @@ void print_text(const std::vector<base::SettingView>& views, const std::string& 
 int config(const ConfigOptions& options) {
   const auto& settings = base::settings();
   auto views = base::view_settings(settings);
-  if (options.form == OutputForm::json) {
-    print_json(views, settings.file);
-  } else {
-    print_text(views, settings.file);
-  }
+  write_output("the settings", options.form == OutputForm::json ? json_of(views, settings.file)
+                                                                : text_of(views, settings.file));
   return kExitOk;
 }
 

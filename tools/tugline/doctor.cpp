@@ -10,6 +10,7 @@
 #include "commands.h"
 #include "doctor/finding.h"
 #include "launch/machine.h"
+#include "standard_output.h"
 #include "tugline/error.h"
 
 namespace tugline::cli {
@@ -67,7 +68,7 @@ std::vector<Finding> examine(int ranks) {
   return findings;
 }
 
-void print_json(const std::vector<Finding>& findings, bool healthy) {
+std::string json_of(const std::vector<Finding>& findings, bool healthy) {
   Json rows = Json::array();
   for (const auto& finding : findings) {
     Json row = Json::object();
@@ -80,16 +81,18 @@ void print_json(const std::vector<Finding>& findings, bool healthy) {
   Json document = Json::object();
   document["ok"] = healthy;
   document["findings"] = std::move(rows);
-  fmt::print("{}\n", document.dump(2));
+  return document.dump(2) + "\n";
 }
 
-void print_text(const std::vector<Finding>& findings) {
+std::string text_of(const std::vector<Finding>& findings) {
   bool colour = use_colour(1);
+  std::string text;
   for (const auto& finding : findings) {
-    fmt::print("{}{:<8}{}{:<20}{}\n", colour ? colour_of(finding.level) : "", name_of(finding.level),
-               colour ? "\033[0m" : "", finding.check, finding.evidence);
-    if (!finding.fix.empty()) fmt::print("{:<8}{:<20}fix: {}\n", "", "", finding.fix);
+    text += fmt::format("{}{:<8}{}{:<20}{}\n", colour ? colour_of(finding.level) : "", name_of(finding.level),
+                        colour ? "\033[0m" : "", finding.check, finding.evidence);
+    if (!finding.fix.empty()) text += fmt::format("{:<8}{:<20}fix: {}\n", "", "", finding.fix);
   }
+  return text;
 }
 
 }  // namespace
@@ -99,11 +102,8 @@ int doctor(const DoctorOptions& options) {
   auto findings = examine(ranks);
   bool healthy = std::none_of(findings.begin(), findings.end(),
                               [](const Finding& finding) { return finding.level == Level::serious; });
-  if (options.form == OutputForm::json) {
-    print_json(findings, healthy);
-  } else {
-    print_text(findings);
-  }
+  write_output("the findings",
+               options.form == OutputForm::json ? json_of(findings, healthy) : text_of(findings));
   return healthy ? kExitOk : kExitFailed;
 }
 

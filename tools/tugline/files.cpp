@@ -9,6 +9,8 @@
 #include <array>
 #include <cerrno>
 #include <cstdio>
+#include <cstring>
+#include <filesystem>
 
 #include "base/unique_fd.h"
 #include "tugline/error.h"
@@ -18,10 +20,47 @@ namespace {
 
 [[noreturn]] void fail(const std::string& path, std::string_view verb, int code) {
   ErrorCode kind = ErrorCode::system;
-  if (code == ENOENT) kind = ErrorCode::not_found;
+  std::string remedy = "check the path and its mode";
+  if (code == ENOENT) {
+    kind = ErrorCode::not_found;
+    if (verb == "write") remedy = "make the folder, or give a path in one that exists";
+  }
   if (code == EACCES || code == EPERM || code == EROFS) kind = ErrorCode::permission_denied;
-  throw Error(kind, fmt::format("cannot {} \"{}\"", verb, path), "check the path and its mode",
+  if (code == EISDIR) remedy = "give a file, not a folder";
+  if (code == ENOSPC || code == EDQUOT) remedy = "free space there, or give a path elsewhere";
+  throw Error(kind, fmt::format("cannot {} \"{}\": {}", verb, path, std::strerror(code)), remedy,
               {.native_code = code});
+}
+
+/// Where the bytes for a path go first.
+struct Target {
+  std::string path;      ///< what the user's path leads to, through links
+  std::string beside;    ///< written first; equal to `path` for what is no regular file
+  bool replaced = true;  ///< `beside` takes the place of `path` at the end
+};
+
+Target target_of(const std::string& path) {
+  Target target{.path = path};
+  std::error_code error;
+  if (auto real = std::filesystem::canonical(path, error); !error) target.path = real.string();
+  struct stat info {};
+  if (::stat(target.path.c_str(), &info) == 0) {
+    if (S_ISDIR(info.st_mode)) fail(path, "write", EISDIR);
+    // Devices and pipes (/dev/stdout) are written to, not replaced.
+    target.replaced = S_ISREG(info.st_mode);
+    // A file that is read-only is not to be changed, though its folder would allow to replace it.
+    if (::access(target.path.c_str(), W_OK) != 0) fail(path, "write", errno);
+  } else if (errno != ENOENT) {
+    fail(path, "write", errno);
+  }
+  target.beside = target.replaced ? fmt::format("{}.{}", target.path, ::getpid()) : target.path;
+  return target;
+}
+
+base::UniqueFd open_beside(const Target& target, const std::string& path) {
+  base::UniqueFd file(::open(target.beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  if (!file) fail(path, "write", errno);
+  return file;
 }
 
 }  // namespace
@@ -40,28 +79,31 @@ std::string read_file(const std::string& path) {
   }
 }
 
+void check_writable(const std::string& path) {
+  auto target = target_of(path);
+  // Opening a pipe would wait for its reader.
+  if (!target.replaced) return;
+  open_beside(target, path);
+  ::unlink(target.beside.c_str());
+}
+
 void write_file(const std::string& path, std::string_view text) {
-  struct stat info {};
-  // Devices and pipes (/dev/stdout) are written to, not replaced.
-  bool replaced = ::stat(path.c_str(), &info) != 0 || S_ISREG(info.st_mode);
-  std::string beside = replaced ? fmt::format("{}.{}", path, ::getpid()) : path;
-  base::UniqueFd file(::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-  if (!file) fail(path, "write", errno);
-  while (!text.empty()) {
+  auto target = target_of(path);
+  auto file = open_beside(target, path);
+  int code = 0;
+  while (!text.empty() && code == 0) {
     auto written = ::write(file.get(), text.data(), text.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) {
-      int code = errno;
-      if (replaced) ::unlink(beside.c_str());
-      fail(path, "write", code);
+    if (written >= 0) {
+      text.remove_prefix(static_cast<std::size_t>(written));
+    } else if (errno != EINTR) {
+      code = errno;
     }
-    text.remove_prefix(static_cast<std::size_t>(written));
   }
-  if (replaced && std::rename(beside.c_str(), path.c_str()) != 0) {
-    int code = errno;
-    ::unlink(beside.c_str());
-    fail(path, "write", code);
-  }
+  if (code == 0 && target.replaced && std::rename(target.beside.c_str(), target.path.c_str()) != 0)
+    code = errno;
+  if (code == 0) return;
+  if (target.replaced) ::unlink(target.beside.c_str());
+  fail(path, "write", code);
 }
 
 }  // namespace tugline::cli

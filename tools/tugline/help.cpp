@@ -7,8 +7,11 @@ std::string_view version() noexcept {
   return "tugline " TUGLINE_VERSION;
 }
 
-const std::string_view kSummary = "Makes several processes and GPUs work as one machine.";
-const std::string_view kExamples = R"(Exit codes: 0 ok, 1 failed, 2 wrong usage.
+const std::string_view kSummary =
+    "Makes several processes of one host work as one machine: shared memory and collectives on the CPU.";
+const std::string_view kExamples =
+    R"(Exit codes: 0 ok, 1 failed, 2 wrong usage. When nobody reads the output any more (as behind `| head`), the
+command ends its ranks and then itself, without a word, by SIGPIPE: 141 in a shell.
 
 Examples:
   tugline run -n 4 -- ./train
@@ -42,7 +45,11 @@ a time, the rewriting included; larger ones are timed one by one behind a barrie
 barrier outside. "time" is the mean over the timed operations and the ranks; p50 and p99 (in --json) are over
 time stamps, the slowest rank counting. busbw is algbw times nccl-tests' factor for the collective.
 
-Sizes are nccl-tests': the larger of the two buffers, except that counts are not rounded to 16 bytes.
+Sizes are nccl-tests': the larger of the two buffers, except that counts are not rounded to 16 bytes. They are
+rounded down to whole elements, and to as many for every rank; the table says so where it happens.
+
+Inside a job (tugline run, torchrun, mpirun, srun) bench is one of its ranks; --np, --threads and --bind core,
+by which it starts ranks itself, are refused there.
 
 Examples:
   tugline bench all_reduce --np 4 -b 8 -e 16M -f 4
@@ -53,8 +60,13 @@ Examples:
 
 const std::string_view kPlanSummary =
     "Show the plan of a collective, its predicted cost, and why it is chosen.";
-const std::string_view kPlanExamples = R"(Examples:
+const std::string_view kPlanExamples =
+    R"(Prints the builders that could serve the call with their predicted times, the one that would run, and why.
+With --steps, every step of every rank comes before that.
+
+Examples:
   tugline plan all_reduce --np 4 --bytes 64K
+  tugline plan all_reduce --np 3 --bytes 8 --steps
   tugline plan all_gather --np 3 --bytes 1M --builder ring
   tugline plan broadcast --np 8 --bytes 8 --json
   tugline plan --check star.json)";
@@ -77,10 +89,12 @@ Examples:
 
 const std::string_view kBrokerSummary = "Run a broker that outlives its jobs.";
 const std::string_view kBrokerExamples =
-    R"(Prints the socket's path, then serves until SIGTERM or Ctrl-C. Named buffers live as long as it runs.
+    R"(One of --job and --socket is required: a job's broker listens in the runtime directory, under the job's name.
+Prints the socket's path, then serves until SIGTERM or Ctrl-C. Named buffers live as long as it runs.
 
 Examples:
   tugline broker --job weights
+  tugline broker --socket /tmp/weights/broker.sock
   tugline run -n 4 --broker /run/user/1000/tugline/weights/broker.sock -- ./serve)";
 
 }  // namespace tugline::cli::help

@@ -7,7 +7,9 @@
 
 #include "commands.h"
 #include "parse.h"
+#include "standard_output.h"
 #include "tugline/error.h"
+#include "usage.h"
 
 namespace {
 
@@ -15,7 +17,7 @@ using namespace tugline::cli;
 
 struct Dispatch {
   int operator()(const ShowText& show) const {
-    std::fputs(show.text.c_str(), stdout);
+    write_output("the text", show.text);
     return kExitOk;
   }
   int operator()(const RunOptions& options) const { return run(options); }
@@ -26,30 +28,25 @@ struct Dispatch {
   int operator()(const BrokerCommandOptions& options) const { return broker(options); }
 };
 
-void print_error(const char* text) {
-  std::fprintf(stderr, "%s\n", text);
+void print(const std::string& text) {
+  std::fprintf(stderr, "%s\n", text.c_str());
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  Command command;
+  prepare_standard_descriptors();
   try {
-    command = parse(std::vector<std::string>(argv + 1, argv + argc));
-  } catch (const std::exception& error) {
-    print_error(error.what());
+    auto parsed = parse(std::vector<std::string>(argv + 1, argv + argc));
+    for (const auto& note : parsed.notes) print("tugline: " + note);
+    return std::visit(Dispatch{}, parsed.command);
+  } catch (const ReaderGone&) {
+    end_as_sigpipe();
+  } catch (const UsageError& error) {
+    print(error.what());
     return kExitUsage;
-  }
-  try {
-    int code = std::visit(Dispatch{}, command);
-    if (std::fflush(stdout) != 0) {
-      std::perror("tugline: cannot write standard output");
-      return kExitFailed;
-    }
-    return code;
   } catch (const std::exception& error) {
-    std::fflush(stdout);
-    print_error(error.what());
+    print(error.what());
     return kExitFailed;
   }
 }

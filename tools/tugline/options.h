@@ -76,9 +76,10 @@ struct PlanOptions {
   ReduceOp op = ReduceOp::sum;
   int root = 0;
   bool in_place = false;
-  std::string builder;     ///< empty: the cheapest
-  std::string check_file;  ///< a hand-written plan to check instead
-  std::optional<std::uint64_t> scratch_bytes;
+  bool steps = false;                          ///< print every step
+  std::string builder;                         ///< empty: the cheapest
+  std::string check_file;                      ///< a hand-written plan to check instead
+  std::optional<std::uint64_t> scratch_bytes;  ///< as the setting of that name
   std::optional<int> cores;
   OutputForm form = OutputForm::text;
 };
@@ -106,5 +107,10 @@ struct ShowText {
 
 using Command = std::variant<ShowText, RunOptions, BenchOptions, PlanOptions, DoctorOptions, ConfigOptions,
                              BrokerCommandOptions>;
+
+struct Parsed {
+  Command command;
+  std::vector<std::string> notes;  ///< one line each: what was accepted, but may not be what was meant
+};
 
 }  // namespace tugline::cli

@@ -8,9 +8,12 @@
 #include <algorithm>
 #include <charconv>
 
+#include "base/settings.h"
 #include "core/control.h"
+#include "core/plan/builders.h"
 #include "help.h"
 #include "tugline/error.h"
+#include "usage.h"
 #include "values.h"
 
 namespace tugline::cli {
@@ -43,6 +46,17 @@ std::optional<int> parse_whole(const std::string& text) {
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
   return value;
+}
+
+/// An option whose text is taken as it is: a path or a name, which is never empty.
+CLI::Option* add_text(CLI::App& app, const std::string& names, std::string& target, const std::string& help) {
+  return app.add_option_function<std::string>(
+      names,
+      [&target, names](const std::string& text) {
+        if (text.empty()) refuse(names, "its value is empty; give one, or leave the option out");
+        target = text;
+      },
+      help);
 }
 
 template <class T>
@@ -131,7 +145,7 @@ void describe_run(CLI::App& app, RunOptions& o) {
       ->take_all();
   app.add_flag_callback(
       "--no-prefix", [&o] { o.prefix = Prefix::none; }, "hand the ranks' output through as it is");
-  app.add_option("--broker", o.broker_socket, "socket of a running `tugline broker`; default: start one");
+  add_text(app, "--broker", o.broker_socket, "socket of a running `tugline broker`; default: start one");
   app.add_flag_callback(
       "--kill-on-failure", [&o] { o.on_failure = OnFailure::end_job; },
       "end the whole job as soon as one rank fails");
@@ -154,8 +168,13 @@ void describe_bench(CLI::App& app, BenchOptions& o) {
   add_value(app, "collective", o.collective, parse_collective, kCollectives, "which collective")->required();
   add_value(app, "-b,--minbytes", o.begin_bytes, parse_bytes, kSize, "first size (1M)");
   add_value(app, "-e,--maxbytes", o.end_bytes, parse_bytes, kSize, "last size (as -b, at least 1M)");
-  add_value(app, "-f,--stepfactor", o.step_factor, parse_bytes, "a factor of at least 2",
-            "multiply sizes by");
+  add_value(
+      app, "-f,--stepfactor", o.step_factor,
+      [](const std::string& text) {
+        auto value = parse_bytes(text);
+        return value && *value >= 2 ? value : std::nullopt;
+      },
+      "a factor of at least 2 (to add instead, give -i)", "multiply sizes by");
   add_value(app, "-i,--stepbytes", o.step_bytes, parse_bytes, kSize, "add to sizes, without -f (1M)");
   add_number(app, "-n,--iters", o.iterations, 1, 1'000'000, "timed rounds per line (20)");
   add_number(app, "-w,--warmup_iters", o.warmup, 0, 1'000'000, "rounds before timing (5)");
@@ -176,18 +195,26 @@ void describe_bench(CLI::App& app, BenchOptions& o) {
       "--threads", [&o] { o.rank_kind = RankKind::threads; }, "ranks are threads of one process");
   add_device(app, o.device);
   add_binding(app, o.binding);
-  auto* plan = app.add_option("--plan", o.plan_file, "run the hand-written plan in this JSON file");
+  auto* plan = add_text(app, "--plan", o.plan_file, "run the hand-written plan in this JSON file");
   app.add_flag_callback(
          "--unchecked", [&o] { o.plan_check = CheckedPlan::unchecked; },
          "run the plan even if the checker refuses it")
       ->needs(plan);
-  app.add_option("--json", o.json_file, "also write every line with p50 and p99 to this file")->take_last();
+  add_text(app, "--json", o.json_file, "also write every line with p50 and p99 to this file")->take_last();
   add_number(app, "--as-rank", o.launcher_cores, 1, 1 << 20, "")->group("");
 }
 
+/// What the setting scratch_bytes may be.
+std::pair<std::uint64_t, std::uint64_t> scratch_range() {
+  for (const auto& row : base::settings_table()) {
+    if (row.name == "scratch_bytes")
+      return {static_cast<std::uint64_t>(row.smallest), static_cast<std::uint64_t>(row.largest)};
+  }
+  throw Error(ErrorCode::internal, "there is no setting scratch_bytes", "report it");
+}
+
 void describe_plan(CLI::App& app, PlanOptions& o) {
-  auto* collective =
-      add_value(app, "collective", o.collective, parse_collective, kCollectives, "which collective");
+  add_value(app, "collective", o.collective, parse_collective, kCollectives, "which collective");
   add_number(app, "--np", o.ranks, 1, kMaxRanks, "number of ranks (2)");
   add_value(app, "--bytes", o.bytes, parse_bytes, kSize, "bytes per rank (1M)");
   add_value(app, "--type", o.type, parse_type, kTypes, "element type (f32)");
@@ -195,43 +222,92 @@ void describe_plan(CLI::App& app, PlanOptions& o) {
   add_number(app, "--root", o.root, 0, kMaxRanks - 1, "root of broadcast (0)");
   app.add_flag_callback(
       "--in-place", [&o] { o.in_place = true; }, "input and output overlap");
-  app.add_option("--builder", o.builder, "print this builder's plan instead of the cheapest");
-  add_value(app, "--scratch", o.scratch_bytes, parse_bytes, kSize, "scratch per rank (the setting's)");
+  app.add_flag_callback(
+      "--steps", [&o] { o.steps = true; }, "print every step of the plan too");
+  std::string builders;
+  for (auto name : core::builder_names()) builders += (builders.empty() ? "" : ", ") + std::string(name);
+  add_value(
+      app, "--builder", o.builder,
+      [](const std::string& text) -> std::optional<std::string> {
+        const auto& names = core::builder_names();
+        return std::find(names.begin(), names.end(), text) == names.end() ? std::nullopt
+                                                                          : std::optional(text);
+      },
+      "one of " + builders, "show this builder's plan instead of the one that would run");
+  const auto [least, most] = scratch_range();
+  add_value(
+      app, "--scratch", o.scratch_bytes,
+      [least = least, most = most](const std::string& text) {
+        auto value = parse_bytes(text);
+        return value && *value >= least && *value <= most ? value : std::nullopt;
+      },
+      fmt::format("a size from {} to {} bytes, as TUGLINE_SCRATCH_BYTES takes", least, most),
+      "as if TUGLINE_SCRATCH_BYTES were this");
   add_number(app, "--cores", o.cores, 1, 1 << 20, "cores for all ranks (this machine's)");
-  auto* check = app.add_option("--check", o.check_file, "check the hand-written plan in this JSON file");
-  check->excludes(collective);
+  auto* check = add_text(app, "--check", o.check_file, "check the hand-written plan in this JSON file");
+  for (auto* other : app.get_options()) {
+    if (other != check && other != app.get_help_ptr()) check->excludes(other);
+  }
   add_form(app, o.form);
 }
 
 void describe_broker(CLI::App& app, BrokerCommandOptions& o) {
-  app.add_option("--job", o.job, "name of the job");
+  add_text(app, "--job", o.job, "name of the job (this or --socket is required)");
   app.add_flag_callback(
          "--job-scoped", [&o] { o.scope = broker::Scope::job_scoped; }, "")
       ->group("");
-  app.add_option("--socket", o.socket_path, "where to listen (<runtime directory>/<job>/broker.sock)");
+  add_text(app, "--socket", o.socket_path, "where to listen (<runtime directory>/<job>/broker.sock)");
   add_form(app, o.form);
 }
 
 void validate(const BenchOptions& o) {
   if (o.end_bytes < o.begin_bytes)
     refuse("-e", fmt::format("last size {} is below first size {}", o.end_bytes, o.begin_bytes));
-  if (o.step_factor == 1) refuse("-f", "a factor of 1 never ends; give 2 or more");
   if (o.step_factor == 0 && o.step_bytes == 0) refuse("-i", "steps of 0 bytes never end; give -f or -i");
   if (o.ranks && o.root >= *o.ranks)
     refuse("-r", fmt::format("root {} is not below the number of ranks {}", o.root, *o.ranks));
   if (o.rank_kind == RankKind::threads && o.binding != Binding::none)
     refuse("--bind", "only processes are bound; leave it out with --threads");
+  constexpr std::uint64_t kMostSizes = 100'000;
+  if (o.step_factor == 0 && (o.end_bytes - o.begin_bytes) / o.step_bytes >= kMostSizes)
+    refuse("-i",
+           fmt::format("steps of {} bytes from {} to {} are more than {} sizes; give a larger -i, or -f",
+                       o.step_bytes, o.begin_bytes, o.end_bytes, kMostSizes));
 }
 
-Error usage_error(const std::string& what, const std::string& subcommand) {
+void validate(const CLI::App& app, const PlanOptions& o) {
+  if (!o.check_file.empty()) return;
+  if (app.count("collective") == 0) throw CLI::RequiredError("a collective, or --check FILE,");
+  if (o.root >= o.ranks)
+    refuse("--root", fmt::format("root {} is not below the number of ranks {}", o.root, o.ranks));
+  if (o.collective == core::Collective::barrier && app.count("--bytes") > 0 && o.bytes > 0)
+    refuse("--bytes", "a barrier moves none; leave it out");
+  if (o.collective == core::Collective::send_recv && o.ranks < 2)
+    refuse("--np", "send_recv takes two ranks at least");
+}
+
+/// Options that were given more than once, where the last one counts.
+std::vector<std::string> notes_on(const CLI::App& app) {
+  std::vector<std::string> notes;
+  for (const auto* option : app.get_options()) {
+    bool flag = option->get_items_expected_max() == 0;
+    if (flag || option->get_multi_option_policy() != CLI::MultiOptionPolicy::TakeLast) continue;
+    if (const auto& given = option->results(); given.size() > 1 && !option->get_positional())
+      notes.push_back(fmt::format("{} was given {} times: {} counts, the last one",
+                                  option->get_name(false, true), given.size(), given.back()));
+  }
+  return notes;
+}
+
+UsageError usage_error(const std::string& what, const std::string& subcommand) {
   std::string command = subcommand.empty() ? "tugline --help" : fmt::format("tugline {} --help", subcommand);
-  return Error(ErrorCode::invalid_argument, what, fmt::format("see `{}`", command),
-               {.operation = subcommand.empty() ? "tugline" : "tugline " + subcommand});
+  return UsageError(what, fmt::format("see `{}`", command),
+                    {.operation = subcommand.empty() ? "tugline" : "tugline " + subcommand});
 }
 
 }  // namespace
 
-Command parse(std::span<const std::string> arguments) {
+Parsed parse(std::span<const std::string> arguments) {
   CLI::App app{std::string(help::kSummary), "tugline"};
   app.require_subcommand(1);
   app.set_version_flag("--version", std::string(help::version()));
@@ -280,12 +356,7 @@ Command parse(std::span<const std::string> arguments) {
       if (!has_end) bench.end_bytes = std::max(bench.end_bytes, bench.begin_bytes);
       validate(bench);
     }
-    if (plan_app->parsed()) {
-      if (plan.check_file.empty() && plan_app->count("collective") == 0)
-        throw CLI::RequiredError("a collective, or --check FILE,");
-      if (plan.root >= plan.ranks)
-        refuse("--root", fmt::format("root {} is not below the number of ranks {}", plan.root, plan.ranks));
-    }
+    if (plan_app->parsed()) validate(*plan_app, plan);
     if (broker_app->parsed() && standing.job.empty() && standing.socket_path.empty())
       throw CLI::RequiredError("--job or --socket");
     if (run_app->parsed()) {
@@ -299,26 +370,29 @@ Command parse(std::span<const std::string> arguments) {
       if (run.command.empty()) throw CLI::RequiredError("a program after --");
     }
   } catch (const CLI::CallForHelp&) {
-    return ShowText{app.help()};
+    return {ShowText{app.help()}, {}};
   } catch (const CLI::CallForAllHelp&) {
-    return ShowText{app.help("", CLI::AppFormatMode::All)};
+    return {ShowText{app.help("", CLI::AppFormatMode::All)}, {}};
   } catch (const CLI::CallForVersion&) {
-    return ShowText{std::string(help::version()) + "\n"};
+    return {ShowText{std::string(help::version()) + "\n"}, {}};
   } catch (const CLI::ParseError& error) {
     remember();
     if (subcommand.empty() && !arguments.empty() && !arguments.front().starts_with('-'))
       throw usage_error(fmt::format("there is no subcommand \"{}\"", arguments.front()), subcommand);
     throw usage_error(error.what(), subcommand);
   }
-  if (run_app->parsed()) return run;
+  // A rank that bench starts gets the words of a command line that has had its notes.
+  std::vector<std::string> notes;
+  if (!bench.launcher_cores) notes = notes_on(*app.get_subcommands().front());
+  if (run_app->parsed()) return {run, notes};
   if (bench_app->parsed()) {
     bench.arguments.assign(arguments.begin(), arguments.end());
-    return bench;
+    return {bench, notes};
   }
-  if (plan_app->parsed()) return plan;
-  if (doctor_app->parsed()) return doctor;
-  if (config_app->parsed()) return config;
-  return standing;
+  if (plan_app->parsed()) return {plan, notes};
+  if (doctor_app->parsed()) return {doctor, notes};
+  if (config_app->parsed()) return {config, notes};
+  return {standing, notes};
 }
 
 }  // namespace tugline::cli

@@ -8,8 +8,8 @@
 
 namespace tugline::cli {
 
-/// Parses the arguments after the program's name. Throws Error{invalid_argument} that names the argument and
-/// says which --help to read. Never prints, never exits.
-Command parse(std::span<const std::string> arguments);
+/// Parses the arguments after the program's name. Throws UsageError that names the argument and says which
+/// --help to read. Never prints, never exits.
+Parsed parse(std::span<const std::string> arguments);
 
 }  // namespace tugline::cli

@@ -2,12 +2,13 @@
 // `tugline plan`: the candidates for a collective, their predicted cost, the choice, and its steps.
 #include <fmt/format.h>
 
-#include <fstream>
 #include <optional>
-#include <sstream>
+#include <string>
+#include <vector>
 
 #include "base/json.h"
 #include "base/settings.h"
+#include "bench/sweep.h"
 #include "comm/layout.h"
 #include "comm/selection.h"
 #include "commands.h"
@@ -17,7 +18,9 @@
 #include "core/plan/print.h"
 #include "files.h"
 #include "launch/machine.h"
+#include "standard_output.h"
 #include "tugline/error.h"
+#include "usage.h"
 #include "values.h"
 
 namespace tugline::cli {
@@ -75,7 +78,7 @@ Chosen choose(const std::vector<Candidate>& candidates, const core::PlanRequest&
     if (!candidate.plan) {
       throw Error(ErrorCode::unsupported,
                   fmt::format("builder {} cannot make {} of {} over {} ranks", wanted,
-                              core::name_of(options.collective), human_bytes(options.bytes), options.ranks),
+                              core::name_of(options.collective), human_bytes(request.bytes), options.ranks),
                   "leave out --builder to see who can");
     }
     chosen.candidate = &candidate;
@@ -109,11 +112,12 @@ int check_file(const PlanOptions& options) {
     document["plan"] = plan.name;
     document["ok"] = result.ok;
     document["problem"] = result.ok ? Json() : Json(result.problem);
-    fmt::print("{}\n", document.dump(2));
+    write_output("the verdict", document.dump(2) + "\n");
   } else if (result.ok) {
-    fmt::print("plan \"{}\" is right: {} over {} ranks, {} each, reduction order {}\n", plan.name,
-               core::name_of(plan.collective), plan.ranks, human_bytes(plan.bytes),
-               core::name_of(plan.order));
+    write_output("the verdict",
+                 fmt::format("plan \"{}\" is right: {} over {} ranks, {} each, reduction order {}\n",
+                             plan.name, core::name_of(plan.collective), plan.ranks, human_bytes(plan.bytes),
+                             core::name_of(plan.order)));
   } else {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("plan \"{}\" is wrong: {}", plan.name, result.problem),
@@ -122,8 +126,8 @@ int check_file(const PlanOptions& options) {
   return result.ok ? kExitOk : kExitFailed;
 }
 
-void print_json(const Chosen& chosen, const std::vector<Candidate>& candidates,
-                const core::CostModel& model) {
+std::string json_of(const Chosen& chosen, const std::vector<Candidate>& candidates,
+                    const core::CostModel& model) {
   Json rows = Json::array();
   for (const auto& candidate : candidates) {
     Json row = Json::object();
@@ -139,56 +143,81 @@ void print_json(const Chosen& chosen, const std::vector<Candidate>& candidates,
   document["why"] = chosen.why;
   document["cost_model"] = describe(model);
   document["plan"] = Json::parse(core::to_json(*chosen.candidate->plan));
-  fmt::print("{}\n", document.dump(2));
+  return document.dump(2) + "\n";
 }
 
-void print_text(const Chosen& chosen, const std::vector<Candidate>& candidates, const PlanOptions& options,
-                const core::CostModel& model) {
-  fmt::print("# {} of {} over {} ranks, {} {}{}, {} cores\n", core::name_of(options.collective),
-             human_bytes(options.bytes), options.ranks, name_of(options.type), name_of(options.op),
-             options.in_place ? ", in place" : "", model.cores);
+/// What was asked, e.g. "all_reduce of 1 MiB over 4 ranks, f32 sum".
+std::string title_of(const PlanOptions& options, const core::PlanRequest& request) {
+  std::string text(core::name_of(options.collective));
+  if (has_data(options.collective)) text += " of " + human_bytes(request.bytes);
+  text += options.collective == core::Collective::send_recv
+              ? fmt::format(" between 2 of {} ranks", options.ranks)
+              : fmt::format(" over {} ranks", options.ranks);
+  if (has_data(options.collective)) text += fmt::format(", {}", name_of(options.type));
+  if (reduces(options.collective)) text += fmt::format(" {}", name_of(options.op));
+  if (options.in_place) text += ", in place";
+  return text;
+}
+
+/// The steps, if they are wanted, come first: they are many, and the last lines are what stays on the screen.
+std::string text_of(const Chosen& chosen, const std::vector<Candidate>& candidates,
+                    const PlanOptions& options, const core::PlanRequest& request,
+                    const core::CostModel& model) {
+  std::string plan = core::print(*chosen.candidate->plan);
+  std::string headline = plan.substr(0, plan.find('\n'));
+  std::string text = options.steps ? plan + "\n" : "";
+  text += fmt::format("# {}, {} cores\n", title_of(options, request), model.cores);
   for (const auto& candidate : candidates) {
     const char* mark = &candidate == chosen.candidate ? "->" : "  ";
     if (candidate.plan) {
-      fmt::print("{} {:<18}{:>12.3f} us  {:<11} scratch {}\n", mark, candidate.builder,
-                 candidate.seconds * 1e6, core::name_of(candidate.plan->order),
-                 human_bytes(candidate.plan->scratch_bytes));
+      text += fmt::format("{} {:<18}{:>12.3f} us  {:<11} scratch {}\n", mark, candidate.builder,
+                          candidate.seconds * 1e6, core::name_of(candidate.plan->order),
+                          human_bytes(candidate.plan->scratch_bytes));
     } else {
-      fmt::print("{} {:<18}{:>12} us  cannot serve this request\n", mark, candidate.builder, "-");
+      text += fmt::format("{} {:<18}{:>12} us  cannot serve this request\n", mark, candidate.builder, "-");
     }
   }
-  fmt::print("# chosen: {} ({})\n\n{}", chosen.candidate->builder, chosen.why,
-             core::print(*chosen.candidate->plan));
+  text += fmt::format("# chosen: {} ({})\n# {}{}\n", chosen.candidate->builder, chosen.why, headline,
+                      options.steps ? "" : "; --steps prints them");
+  return text;
+}
+
+/// The request that a communicator would make of its builders.
+core::PlanRequest request_of(const PlanOptions& options) {
+  bool message = options.collective == core::Collective::send_recv;
+  auto ranks = static_cast<std::uint64_t>(options.ranks);
+  auto setting = options.scratch_bytes.value_or(base::settings().scratch_bytes);
+  auto scratch = message ? comm::pair_scratch_bytes(ranks) : comm::rank_scratch_bytes(ranks, setting);
+  core::PlanRequest request{.collective = options.collective,
+                            .ranks = message ? 2 : options.ranks,
+                            .root = has_root(options.collective) ? options.root : 0,
+                            .element_bytes = size_of(options.type),
+                            .bytes = has_data(options.collective) ? options.bytes : 0,
+                            .in_place = options.in_place,
+                            .average = reduces(options.collective) && options.op == ReduceOp::avg,
+                            .scratch_bytes = scratch / comm::kHalves};
+  if (request.bytes % request.element_bytes != 0) {
+    throw UsageError(
+        fmt::format("{} bytes are no whole number of {} elements", request.bytes, name_of(options.type)),
+        fmt::format("give a multiple of {} as --bytes", request.element_bytes),
+        {.operation = "tugline plan"});
+  }
+  return request;
 }
 
 }  // namespace
 
 int plan(const PlanOptions& options) {
   if (!options.check_file.empty()) return check_file(options);
-  core::PlanRequest request{
-      .collective = options.collective,
-      .ranks = options.ranks,
-      .root = options.root,
-      .element_bytes = size_of(options.type),
-      .bytes = options.bytes,
-      .in_place = options.in_place,
-      .average = options.op == ReduceOp::avg,
-      .scratch_bytes = options.scratch_bytes.value_or(base::settings().scratch_bytes / comm::kHalves)};
-  if (options.bytes % request.element_bytes != 0) {
-    throw Error(
-        ErrorCode::invalid_argument,
-        fmt::format("{} bytes are no whole number of {} elements", options.bytes, name_of(options.type)),
-        fmt::format("give a multiple of {} as --bytes", request.element_bytes));
-  }
+  auto request = request_of(options);
+  core::validate(request);
   core::CostModel model;
   model.cores = options.cores.value_or(static_cast<int>(allowed_cpus().size()));
   auto candidates = build_all(request, model);
   auto chosen = choose(candidates, request, options);
-  if (options.form == OutputForm::json) {
-    print_json(chosen, candidates, model);
-  } else {
-    print_text(chosen, candidates, options, model);
-  }
+  write_output("the plan", options.form == OutputForm::json
+                               ? json_of(chosen, candidates, model)
+                               : text_of(chosen, candidates, options, request, model));
   return kExitOk;
 }
 

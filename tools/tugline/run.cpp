@@ -12,7 +12,7 @@ namespace tugline::cli {
 namespace {
 
 int exit_code(const LaunchResult& result, LostRanks lost_ranks) {
-  if (result.stop_signal != 0 || result.output_lost) return kExitFailed;
+  if (result.stop_signal != 0 || result.error_error != 0) return kExitFailed;
   const auto& ranks = result.ranks;
   bool any_ok = std::any_of(ranks.begin(), ranks.end(), [](const RankEnd& end) { return end.ok(); });
   bool all_fine = std::all_of(ranks.begin(), ranks.end(), [lost_ranks](const RankEnd& end) {
@@ -38,8 +38,8 @@ int run(const RunOptions& options) {
   auto result = launch_job(request);
   if (result.stop_signal != 0) {
     fmt::print(stderr, "tugline: the job was ended by signal {}\n", result.stop_signal);
-  } else if (result.output_lost) {
-    fmt::print(stderr, "tugline: the job was ended because nobody reads its output any more\n");
+  } else {
+    require_output(result);
   }
   return exit_code(result, options.lost_ranks);
 }

@@ -3,18 +3,19 @@
 
 #include <fmt/format.h>
 
-#include <cstdio>
-
 #include "base/json.h"
 #include "bench/sweep.h"
 #include "files.h"
 #include "help.h"
+#include "standard_output.h"
 #include "values.h"
 
 namespace tugline::cli {
 namespace {
 
 using base::Json;
+
+constexpr std::string_view kTable = "the bench's table";
 
 std::string command_of(const BenchOptions& options) {
   std::string command = "tugline";
@@ -72,31 +73,32 @@ std::string columns_of(const std::optional<Measurement>& measurement) {
 Report::Report(const BenchOptions& options, Setting setting)
     : options_(options), setting_(std::move(setting)) {}
 
-void Report::begin() const {
-  fmt::print("# {}, {} ranks ({}), {} cores, {}\n", help::version(), setting_.ranks, kind_of(options_),
-             setting_.cores, setting_.device);
-  fmt::print("# {} calls, {} buffers, {} warm-up and {} timed rounds, {} checked\n", form_of(options_),
-             buffers_of(options_), options_.warmup, options_.iterations, options_.checks);
-  fmt::print("# command: {}\n#\n", command_of(options_));
+void Report::begin(const std::vector<std::string>& notes) const {
+  std::string text = fmt::format("# {}, {} ranks ({}), {} cores, {}\n", help::version(), setting_.ranks,
+                                 kind_of(options_), setting_.cores, setting_.device);
+  text +=
+      fmt::format("# {} calls, {} buffers, {} warm-up and {} timed rounds, {} checked\n", form_of(options_),
+                  buffers_of(options_), options_.warmup, options_.iterations, options_.checks);
+  text += fmt::format("# command: {}\n", command_of(options_));
+  for (const auto& note : notes) text += fmt::format("# note: {}\n", note);
   auto group = [](std::string_view time, std::string_view algorithm, std::string_view bus,
                   std::string_view wrong) {
     return fmt::format("  {:>8}  {:>6}  {:>6}  {:>6}", time, algorithm, bus, wrong);
   };
-  fmt::print("# {:>72}{:>33}\n", "out-of-place", "in-place");
-  fmt::print("# {:>10}  {:>12}  {:>8}  {:>6}  {:>6}{}{}\n", "size", "count", "type", "redop", "root",
-             group("time", "algbw", "busbw", "#wrong"), group("time", "algbw", "busbw", "#wrong"));
-  fmt::print("# {:>10}  {:>12}  {:>8}  {:>6}  {:>6}{}{}\n", "(B)", "(elements)", "", "", "",
-             group("(us)", "(GB/s)", "(GB/s)", ""), group("(us)", "(GB/s)", "(GB/s)", ""));
-  std::fflush(stdout);
+  text += fmt::format("#\n# {:>72}{:>33}\n", "out-of-place", "in-place");
+  text += fmt::format("# {:>10}  {:>12}  {:>8}  {:>6}  {:>6}{}{}\n", "size", "count", "type", "redop", "root",
+                      group("time", "algbw", "busbw", "#wrong"), group("time", "algbw", "busbw", "#wrong"));
+  text += fmt::format("# {:>10}  {:>12}  {:>8}  {:>6}  {:>6}{}{}\n", "(B)", "(elements)", "", "", "",
+                      group("(us)", "(GB/s)", "(GB/s)", ""), group("(us)", "(GB/s)", "(GB/s)", ""));
+  write_output(kTable, text);
 }
 
 void Report::add(const Line& line) {
   std::string type(has_data(options_.collective) ? column_name(line.type) : "none");
   std::string op(reduces(options_.collective) ? name_of(line.op) : "none");
   int root = has_root(options_.collective) ? options_.root : -1;
-  fmt::print("{:>12}  {:>12}  {:>8}  {:>6}  {:>6}{}{}\n", line.bytes, line.count, type, op, root,
-             columns_of(line.out_of_place), columns_of(line.in_place));
-  std::fflush(stdout);
+  write_output(kTable, fmt::format("{:>12}  {:>12}  {:>8}  {:>6}  {:>6}{}{}\n", line.bytes, line.count, type,
+                                   op, root, columns_of(line.out_of_place), columns_of(line.in_place)));
   for (const auto* measurement : {&line.out_of_place, &line.in_place}) {
     if (*measurement) wrong_ += (*measurement)->wrong.value_or(0);
   }
@@ -125,9 +127,8 @@ void Report::finish() {
     rows.push_back(std::move(row));
   }
   double average = count > 0 ? sum / count : 0;
-  fmt::print("# Out of bounds values : {} {}\n# Avg bus bandwidth    : {:.4f}\n#\n", wrong_,
-             wrong_ == 0 ? "OK" : "FAILED", average);
-  std::fflush(stdout);
+  write_output(kTable, fmt::format("# Out of bounds values : {} {}\n# Avg bus bandwidth    : {:.4f}\n#\n",
+                                   wrong_, wrong_ == 0 ? "OK" : "FAILED", average));
   if (options_.json_file.empty()) return;
   Json document = Json::object();
   document["version"] = help::version();

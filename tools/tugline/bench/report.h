@@ -13,7 +13,8 @@ namespace tugline::cli {
 class Report {
  public:
   Report(const BenchOptions& options, Setting setting);
-  void begin() const;
+  /// Prints the header; `notes` are what the reader of the table has to know beside it.
+  void begin(const std::vector<std::string>& notes) const;
   void add(const Line& line);
   /// Prints the summary and writes the JSON file, if one is wanted.
   void finish();

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/sweep.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+
+#include "values.h"
 
 namespace tugline::cli {
 
@@ -52,6 +56,28 @@ Shape shape_of(Collective collective, std::uint64_t bytes, std::uint64_t element
   }
   shape.bytes = std::max(shape.send_count, shape.recv_count) * element_bytes;
   return shape;
+}
+
+std::vector<std::string> notes_on_sizes(const BenchOptions& options, int ranks) {
+  std::vector<std::string> notes;
+  // A hand-written plan has its own size.
+  if (!has_data(options.collective) || !options.plan_file.empty()) return notes;
+  constexpr int kNamed = 4;
+  for (auto type : options.types) {
+    int rounded = 0;
+    std::string named;
+    for (auto size : sizes_of(options)) {
+      auto measured = shape_of(options.collective, size, size_of(type), ranks).bytes;
+      if (measured == size) continue;
+      if (++rounded > kNamed) continue;
+      named += fmt::format("{}{} -> {}", named.empty() ? "" : ", ", size, measured);
+    }
+    if (rounded > kNamed) named += fmt::format(" and {} more", rounded - kNamed);
+    if (rounded > 0)
+      notes.push_back(
+          fmt::format("sizes are rounded down to whole counts of {}: {}", column_name(type), named));
+  }
+  return notes;
 }
 
 std::uint64_t in_place_send_offset(Collective collective, const Shape& shape, int rank) noexcept {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "options.h"
@@ -22,6 +23,9 @@ struct Shape {
 /// The shape whose larger buffer has at most `bytes`.
 Shape shape_of(core::Collective collective, std::uint64_t bytes, std::uint64_t element_bytes,
                int ranks) noexcept;
+
+/// One note per type, where sizes do not hold whole counts and are measured as smaller ones.
+std::vector<std::string> notes_on_sizes(const BenchOptions& options, int ranks);
 
 /// Where the input starts in the one buffer of an in-place call of `rank`, in elements; likewise the output.
 std::uint64_t in_place_send_offset(core::Collective collective, const Shape& shape, int rank) noexcept;

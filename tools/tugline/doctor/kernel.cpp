@@ -39,11 +39,10 @@ Finding check_version() {
   ::uname(&name);
   Finding finding{"kernel", Level::ok, fmt::format("{} {} on {}", name.sysname, name.release, name.machine),
                   ""};
-  int major = 0;
-  int minor = 0;
-  if (std::sscanf(name.release, "%d.%d", &major, &minor) != 2 || major < 5 || (major == 5 && minor < 10)) {
+  if (!base::version_at_least(name.release, "", base::kOldestKernelMajor, base::kOldestKernelMinor)) {
     finding.level = Level::serious;
-    finding.fix = "tugline is made for Linux 5.10 and newer: update the kernel";
+    finding.fix = fmt::format("tugline is made for Linux {}.{} and newer: update the kernel",
+                              base::kOldestKernelMajor, base::kOldestKernelMinor);
   }
   if (const auto& asked = base::settings().kernel; !asked.empty()) {
     finding.evidence += fmt::format("; TUGLINE_KERNEL={} switches newer features off", asked);

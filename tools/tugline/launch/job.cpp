@@ -13,6 +13,7 @@
 #include "broker/broker_process.h"
 #include "broker/launcher_link.h"
 #include "launch/environment.h"
+#include "standard_output.h"
 #include "tugline/error.h"
 
 namespace tugline::cli {
@@ -34,6 +35,12 @@ void use_running_broker(const std::string& socket_path, RankEnvironment& common)
 
 }  // namespace
 
+void require_output(const LaunchResult& result) {
+  if (result.output_error != 0) fail_output("the ranks' output", result.output_error);
+  // What is wrong with standard error can be said nowhere.
+  if (result.error_error == EPIPE) throw ReaderGone{};
+}
+
 void require_device(DeviceChoice device) {
   if (device != DeviceChoice::cuda) return;
   throw Error(ErrorCode::unsupported, "--device cuda: this build has no CUDA backend",
@@ -42,6 +49,7 @@ void require_device(DeviceChoice device) {
 
 LaunchResult launch_job(const JobRequest& request) {
   require_device(request.device);
+  base::settings();  // a wrong one is an error here, before a broker and ranks find the same
   RankEnvironment common{.size = request.ranks, .master_port = free_port(), .added = request.environment};
   std::optional<broker::BrokerProcess> broker;
   if (request.broker_socket.empty()) {

@@ -27,6 +27,9 @@ struct JobRequest {
 /// cannot be started; nothing is left then.
 LaunchResult launch_job(const JobRequest& request);
 
+/// Throws, as write_output() does, when the job was ended because its output could not be written.
+void require_output(const LaunchResult& result);
+
 /// Throws Error{unsupported} for a device that this build does not have.
 void require_device(DeviceChoice device);
 

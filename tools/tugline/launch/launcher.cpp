@@ -75,7 +75,8 @@ class Launcher {
     LaunchResult result;
     for (const auto& rank : ranks_) result.ranks.push_back(*rank.end);
     result.stop_signal = stop_signal_;
-    result.output_lost = output_.broken() || error_sink_->broken();
+    result.output_error = output_.error();
+    result.error_error = error_sink_->error();
     return result;
   }
 
@@ -170,7 +171,7 @@ class Launcher {
       if (polled[i].fd == output_.descriptor()) output_.write_some();
       if (error_sink_ != &output_ && polled[i].fd == error_sink_->descriptor()) error_sink_->write_some();
     }
-    if ((output_.broken() || error_sink_->broken()) && !stopping_) stop();
+    if ((output_.error() != 0 || error_sink_->error() != 0) && !stopping_) stop();
   }
 
   int timeout_ms() const {
@@ -220,7 +221,9 @@ class Launcher {
         while (source != nullptr && source->read_some()) {
         }
       }
-      if (end.ok() || stopping_) continue;
+      // A rank that wrote to this process's own output tells by its end that nobody reads.
+      if (end.signal == SIGPIPE && request_.prefix == Prefix::none) output_.look_for_reader();
+      if (end.ok() || stopping_ || output_.error() != 0) continue;
       error_sink_->add(describe(end, WIFSIGNALED(status) && WCOREDUMP(status)));
       if (request_.on_failure == OnFailure::end_job) stop();
     }

@@ -37,8 +37,9 @@ struct LaunchRequest {
 
 struct LaunchResult {
   std::vector<RankEnd> ranks;
-  int stop_signal = 0;       ///< that ended the job from outside, 0 if none
-  bool output_lost = false;  ///< the reader of standard output or error went away
+  int stop_signal = 0;   ///< that ended the job from outside, 0 if none
+  int output_error = 0;  ///< errno that ended it because standard output could not be written, 0 if none
+  int error_error = 0;   ///< likewise standard error
 };
 
 /// Starts the ranks and waits for all of them. Each failed rank is reported on standard error in one line

@@ -2,6 +2,7 @@
 #include "launch/output.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/stat.h>
 
 #include <array>
@@ -22,15 +23,20 @@ void Sink::write_up_to(std::size_t limit) noexcept {
   if (written >= 0) {
     done_ += static_cast<std::size_t>(written);
   } else if (errno != EINTR && errno != EAGAIN) {
-    broken_ = true;
+    error_ = errno;
   }
-  if (broken_ || done_ == pending_.size()) {
+  if (error_ != 0 || done_ == pending_.size()) {
     pending_.clear();
     done_ = 0;
   } else if (done_ >= kHighWater) {
     pending_.erase(0, done_);
     done_ = 0;
   }
+}
+
+void Sink::look_for_reader() noexcept {
+  pollfd state{descriptor_, POLLOUT, 0};
+  if (error_ == 0 && ::poll(&state, 1, 0) > 0 && (state.revents & (POLLERR | POLLHUP)) != 0) error_ = EPIPE;
 }
 
 void Sink::write_some() noexcept {

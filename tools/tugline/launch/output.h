@@ -19,11 +19,13 @@ class Sink {
   void write_some() noexcept;
   /// Writes everything, blocking.
   void write_all() noexcept;
-  bool has_pending() const noexcept { return !broken_ && done_ < pending_.size(); }
+  bool has_pending() const noexcept { return error_ == 0 && done_ < pending_.size(); }
   /// False while so much is queued that its sources should wait.
-  bool has_room() const noexcept { return broken_ || pending_.size() - done_ < kHighWater; }
-  /// The reader of the descriptor is gone; what is added is dropped.
-  bool broken() const noexcept { return broken_; }
+  bool has_room() const noexcept { return error_ != 0 || pending_.size() - done_ < kHighWater; }
+  /// errno of the write that failed, 0 if none has; from then on what is added is dropped.
+  int error() const noexcept { return error_; }
+  /// For writers that share the descriptor: takes note that nobody reads it any more, if that is so.
+  void look_for_reader() noexcept;
   int descriptor() const noexcept { return descriptor_; }
 
  private:
@@ -35,7 +37,7 @@ class Sink {
   std::size_t step_bytes_;
   std::string pending_;
   std::size_t done_ = 0;
-  bool broken_ = false;
+  int error_ = 0;
 };
 
 /// One process's stdout or stderr: hands whole lines, each behind the prefix, to a sink. A last line without

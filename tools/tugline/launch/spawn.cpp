@@ -11,6 +11,7 @@
 #include <csignal>
 
 #include "base/unique_fd.h"
+#include "launch/program.h"
 #include "tugline/error.h"
 
 namespace tugline::cli {
@@ -87,10 +88,7 @@ void Spawned::confirm() {
     got = ::read(report_.get(), &code, sizeof code);
   } while (got < 0 && errno == EINTR);
   report_.reset();
-  if (got == 0) return;
-  std::string help = code == ENOEXEC ? "give it a first line such as #!/bin/sh, or name its interpreter"
-                                     : "check that it is a program for this machine";
-  throw Error(ErrorCode::system, fmt::format("cannot start \"{}\"", program_), help, {.native_code = code});
+  if (got != 0) fail_to_start(program_, code);
 }
 
 }  // namespace tugline::cli

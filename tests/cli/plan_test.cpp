@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `tugline plan` shows: what a communicator would run, and why something else cannot.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "base/json.h"
+#include "base/settings.h"
+#include "core/plan/builders.h"
+#include "process.h"
+
+namespace tugline::cli {
+namespace {
+
+using base::Json;
+using testing::HasSubstr;
+using testing::Not;
+
+Json json_of(const Ended& ended) {
+  return Json::parse(ended.output);
+}
+
+TEST(Plan, ShowsCandidatesChoiceAndSteps) {
+  auto ended = run_command({"plan", "all_reduce", "--np", "3", "--bytes", "64K"});
+  ASSERT_EQ(ended.exit_code, 0) << ended.error;
+  EXPECT_THAT(ended.output, HasSubstr("# chosen: "));
+  EXPECT_THAT(ended.output, HasSubstr("ring"));
+  EXPECT_THAT(ended.output, Not(HasSubstr("rank 0:")));
+  EXPECT_LT(std::count(ended.output.begin(), ended.output.end(), '\n'), 20);
+  // With all steps, what is short comes last and is the same.
+  auto steps = run_command({"plan", "all_reduce", "--np", "3", "--bytes", "64K", "--steps"});
+  EXPECT_THAT(steps.output, HasSubstr("rank 2: "));
+  auto summary = ended.output.substr(0, ended.output.rfind("; --steps"));
+  EXPECT_EQ(steps.output.substr(steps.output.size() - summary.size() - 1), summary + "\n");
+  auto document = json_of(run_command({"plan", "all_reduce", "--np", "3", "--bytes", "8", "--json"}));
+  int chosen = 0;
+  for (const auto& row : document["candidates"]) {
+    if (!row["chosen"].as_bool()) continue;
+    ++chosen;
+    EXPECT_EQ(row["builder"].as_string(), "one_shot_packet");
+    EXPECT_GT(row["predicted_us"].as_double(), 0);
+  }
+  EXPECT_EQ(chosen, 1);
+  EXPECT_FALSE(document["why"].as_string().empty());
+}
+
+TEST(Plan, ShowsWhatACommunicatorWouldRun) {
+  auto choice = [](std::vector<std::pair<std::string, std::string>> environment) {
+    Command command({"plan", "all_reduce", "--np", "4", "--bytes", "1M", "--json"},
+                    {.environment = environment});
+    return json_of(command.wait())["plan"]["name"].as_string();
+  };
+  EXPECT_EQ(choice({}), "two_shot");
+  EXPECT_EQ(choice({{"TUGLINE_PLAN", "ring"}}), "ring");
+  Command cannot({"plan", "all_to_all", "--np", "4"}, {.environment = {{"TUGLINE_PLAN", "ring"}}});
+  EXPECT_THAT(cannot.wait().output, HasSubstr("ring, which the setting plan names, cannot serve it"));
+}
+
+TEST(Plan, ChecksAFileAndNamesTheWrongStep) {
+  TemporaryDirectory directory;
+  std::string path = (directory.path() / "plan.json").string();
+  auto document = json_of(
+      run_command({"plan", "all_reduce", "--np", "2", "--bytes", "1K", "--builder", "ring", "--json"}));
+  std::ofstream(path) << document["plan"].dump(2);
+  auto right = run_command({"plan", "--check", path});
+  EXPECT_EQ(right.exit_code, 0) << right.error;
+  EXPECT_THAT(right.output, HasSubstr("is right"));
+
+  std::string text = document["plan"].dump(2);
+  auto at = text.find("\"reduce\"");
+  ASSERT_NE(at, std::string::npos);
+  text.replace(at, 8, "\"copy\"");
+  std::ofstream(path) << text;
+  auto wrong = run_command({"plan", "--check", path});
+  EXPECT_EQ(wrong.exit_code, 1);
+  EXPECT_EQ(std::count(wrong.error.begin(), wrong.error.end(), '\n'), 3) << wrong.error;
+
+  auto missing = run_command({"plan", "--check", path + ".not"});
+  EXPECT_EQ(missing.exit_code, 1);
+  EXPECT_THAT(missing.error, HasSubstr(path + ".not"));
+}
+
+TEST(Plan, RefusesWhatNoBuilderMakes) {
+  auto unknown = run_command({"plan", "all_to_all", "--builder", "ring"});
+  EXPECT_EQ(unknown.exit_code, 1);
+  EXPECT_THAT(unknown.error, HasSubstr("ring"));
+  auto odd = run_command({"plan", "all_reduce", "--bytes", "7"});
+  EXPECT_EQ(odd.exit_code, 2);
+  EXPECT_THAT(odd.error, HasSubstr("7 bytes"));
+}
+
+TEST(Plan, HasOneForEveryCollectiveAsACommunicatorHas) {
+  for (std::string collective :
+       {"barrier", "all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all"}) {
+    auto ended = run_command({"plan", collective, "--np", "4", "--op", "avg", "--json"});
+    EXPECT_EQ(ended.exit_code, 0) << collective << ended.error;
+    EXPECT_EQ(json_of(ended)["plan"]["collective"].as_string(), collective);
+  }
+  EXPECT_EQ(json_of(run_command({"plan", "barrier", "--json"}))["plan"]["name"].as_string(),
+            "one_shot_packet");
+}
+
+TEST(Plan, MessagesUseTheScratchOfTheirPair) {
+  auto scratch = [](const char* ranks) {
+    auto ended =
+        run_command({"plan", "send_recv", "--np", ranks, "--bytes", "16M", "--scratch", "32M", "--json"});
+    EXPECT_EQ(ended.exit_code, 0) << ended.error;
+    return json_of(ended)["plan"]["scratch_bytes"].as_int();
+  };
+  // 16 MiB over all ordered pairs, at most 512 KiB each, halved: whatever the setting says.
+  EXPECT_LE(scratch("2"), 256 << 10);
+  EXPECT_LE(scratch("16"), 32 << 10);
+  EXPECT_GT(scratch("2"), scratch("16"));
+}
+
+TEST(Plan, ScratchIsAsTheSettingOfThatName) {
+  auto given = run_command({"plan", "all_reduce", "--np", "4", "--bytes", "16M", "--scratch", "64K"});
+  Command set({"plan", "all_reduce", "--np", "4", "--bytes", "16M"},
+              {.environment = {{"TUGLINE_SCRATCH_BYTES", "64K"}}});
+  EXPECT_EQ(given.output, set.wait().output);
+  EXPECT_EQ(given.exit_code, 0) << given.error;
+}
+
+TEST(Plan, TheSettingsWordsAreTheBuilders) {
+  for (const auto& row : base::settings_table()) {
+    if (row.name != "plan") continue;
+    EXPECT_EQ(std::vector<std::string_view>(row.words.begin(), row.words.end()), core::builder_names());
+  }
+}
+
+}  // namespace
+}  // namespace tugline::cli
