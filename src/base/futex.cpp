@@ -5,9 +5,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <ctime>
 
+#include "base/clock.h"
+#include "base/kernel.h"
 #include "tugline/error.h"
 
 namespace tugline::base {
@@ -47,6 +51,45 @@ WaitResult futex_wait(const std::atomic<std::uint32_t>& word, std::uint32_t expe
       throw Error(ErrorCode::system, Remedy::report_bug, "futex wait was refused by the kernel",
                   "report this with the kernel's version", {.operation = "futex_wait", .native_code = errno});
   }
+}
+
+WaitResult futex_wait_any(std::span<const FutexWord> words, std::chrono::nanoseconds timeout) {
+  for (const auto& [word, expected] : words)
+    if (word->load(std::memory_order_acquire) != expected) return WaitResult::changed;
+#ifdef SYS_futex_waitv
+  // Once refused, always refused: a filter or a kernel that does not say what it is.
+  static std::atomic<bool> refused{false};
+  if (words.size() > 1 && !refused.load(std::memory_order_relaxed) && kernel_at_least(5, 16)) {
+    std::array<futex_waitv, kMostFutexWords> list;
+    const auto count = std::min(words.size(), list.size());
+    for (std::size_t i = 0; i < count; ++i)
+      list[i] = {words[i].expected, reinterpret_cast<std::uintptr_t>(address_of(*words[i].word)), FUTEX_32,
+                 0};
+    timespec limit{};
+    const timespec* limit_pointer = nullptr;
+    if (timeout != kForever) {
+      // This call takes the moment instead of the duration.
+      const auto moment = std::chrono::nanoseconds(monotonic_ns()) + timeout;
+      const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(moment);
+      limit.tv_sec = static_cast<std::time_t>(seconds.count());
+      limit.tv_nsec = static_cast<long>((moment - seconds).count());
+      limit_pointer = &limit;
+    }
+    if (::syscall(SYS_futex_waitv, list.data(), count, 0, limit_pointer, CLOCK_MONOTONIC) >= 0)
+      return WaitResult::woken;
+    switch (errno) {
+      case EAGAIN:
+        return WaitResult::changed;
+      case EINTR:
+        return WaitResult::woken;
+      case ETIMEDOUT:
+        return WaitResult::timed_out;
+      default:
+        refused.store(true, std::memory_order_relaxed);
+    }
+  }
+#endif
+  return futex_wait(*words[0].word, words[0].expected, timeout);
 }
 
 int futex_wake(std::atomic<std::uint32_t>& word, int count) noexcept {

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <climits>
 #include <cstdint>
+#include <span>
 
 namespace tugline::base {
 
@@ -24,6 +25,21 @@ inline constexpr std::chrono::nanoseconds kForever = std::chrono::nanoseconds::m
 /// Error{system} when the kernel refuses the address.
 WaitResult futex_wait(const std::atomic<std::uint32_t>& word, std::uint32_t expected,
                       std::chrono::nanoseconds timeout);
+
+/// A word, and the value at which it is slept on.
+struct FutexWord {
+  const std::atomic<std::uint32_t>* word;
+  std::uint32_t expected;
+};
+
+/// Words of one wait that the kernel can watch at once.
+inline constexpr std::size_t kMostFutexWords = 128;
+
+/// Sleeps while every one of the words has its expected value, as futex_wait() does for one. Where the kernel
+/// cannot watch several (before Linux 5.16, or refused by a filter) or there are more than kMostFutexWords, a
+/// change of a later word may be seen only when the time has passed: let `timeout` be short enough for that.
+/// At least one word.
+WaitResult futex_wait_any(std::span<const FutexWord> words, std::chrono::nanoseconds timeout);
 
 /// Wakes up to `count` sleepers of any process; change the word (release) first. Returns how many were woken.
 /// Thread-safe, async-signal-safe.

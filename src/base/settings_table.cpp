@@ -36,7 +36,9 @@ const SettingRow kRows[] = {
     {"log_file", &Settings::log_file, "", "stderr",
      "File the log is appended to; %h becomes the host's name, %p the process id."},
     {"report_after", &Settings::report_after, "time", "",
-     "A wait of this length is reported with rank, operation, peer, expected and seen; 0 never.", 0, 1e9},
+     "A wait of this length is reported with what is awaited from whom and who is stopped, then after twice, "
+     "four times the time, up to once a minute; 0 never.",
+     0, 1e9},
     {"fail_after", &Settings::fail_after, "time", "",
      "A wait of this length ends with an error; 0 never, while the peer lives.", 0, 1e9},
     {"heartbeat_ms", &Settings::heartbeat_ms, "ms", "", "Time between two heartbeats of a rank.", 1, 60000},

@@ -159,6 +159,7 @@ class Lifeline::Watch {
     const auto now = base::monotonic_ns();
     on_time_ = now - last_tick_ns_ < 2 * static_cast<std::uint64_t>(heartbeat_.count());
     last_tick_ns_ = now;
+    control_.members[self_].ticked_at_ns.store(now, std::memory_order_relaxed);
     control_.members[self_].heartbeat.fetch_add(1, std::memory_order_release);
   }
 
@@ -216,7 +217,7 @@ class Lifeline::Watch {
     // Who is late himself accuses nobody.
     if (reported_ || !on_time_) return;
     reported_ = true;
-    if (condition == ProcessCondition::stopped)
+    if (condition == ProcessCondition::stopped || condition == ProcessCondition::traced)
       base::log(LogLevel::warn, "rank {} (pid {}) is stopped or traced: it will be waited for",
                 slot.rank.load(), pid);
     else if (!visible)

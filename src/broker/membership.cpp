@@ -80,6 +80,7 @@ Member& Membership::join(int rank, int size, std::uint64_t connection, base::Uni
   slot.pid.store(0, std::memory_order_relaxed);
   slot.pid_namespace.store(0, std::memory_order_relaxed);
   slot.heartbeat.store(0, std::memory_order_relaxed);
+  slot.ticked_at_ns.store(0, std::memory_order_relaxed);
   slot.died_at_ns.store(0, std::memory_order_relaxed);
   slot.ended.store(0, std::memory_order_relaxed);
   slot.process_end.store(0, std::memory_order_relaxed);

@@ -56,7 +56,8 @@ ProcessCondition condition_of(std::uint32_t pid) noexcept {
   const std::string_view text(buffer, static_cast<std::size_t>(bytes));
   if (field(text, "CoreDumping:").starts_with('1')) return ProcessCondition::core_dumping;
   const auto state = field(text, "State:");
-  if (state.starts_with('T') || state.starts_with('t')) return ProcessCondition::stopped;
+  if (state.starts_with('T')) return ProcessCondition::stopped;
+  if (state.starts_with('t')) return ProcessCondition::traced;
   if (state.empty() || state.starts_with('Z') || state.starts_with('X')) return ProcessCondition::unknown;
   return ProcessCondition::running;
 }

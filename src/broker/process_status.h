@@ -23,7 +23,8 @@ ProcessIdentity own_identity() noexcept;
 enum class ProcessCondition : std::uint8_t {
   unknown,  ///< not visible, or gone
   running,  ///< runnable or asleep
-  stopped,  ///< by a signal, or held by a tracer
+  stopped,  ///< by a signal (state T)
+  traced,   ///< held by a tracer (state t)
   core_dumping,
 };
 

@@ -8,6 +8,7 @@
 #include "base/futex.h"
 #include "base/settings.h"
 #include "broker/process_status.h"
+#include "comm/late.h"
 #include "comm/state.h"
 
 namespace tugline::comm {
@@ -289,13 +290,18 @@ Error CommunicatorState::to_error(const Status& status, const Call& call, std::s
     case ErrorCode::broker_lost:
       return Error(status.code, "the broker of this job is gone",
                    "save what you need and start the job again", std::move(context));
-    case ErrorCode::timed_out:
-      return Error(status.code,
-                   fmt::format("no progress for TUGLINE_FAIL_AFTER ({} ms) in operation {}, waiting for rank "
-                               "{}{}",
-                               base::settings().fail_after.count(), status.detail, status.peer,
-                               not_yet_joined(status.peer)),
-                   "look why that rank is late, or raise TUGLINE_FAIL_AFTER", std::move(context));
+    case ErrorCode::timed_out: {
+      const auto stopped = stopped_ranks(*control_, *board_, *epoch);
+      return Error(
+          status.code,
+          fmt::format("no progress for TUGLINE_FAIL_AFTER ({} ms) in operation {}, waiting for {}{}{}{}",
+                      base::settings().fail_after.count(), status.detail,
+                      status.peer < 0 ? "several ranks" : fmt::format("rank {}", status.peer),
+                      not_yet_joined(status.peer), stopped.empty() ? "" : "; ", stopped),
+          stopped.empty() ? "look why that rank is late, or raise TUGLINE_FAIL_AFTER"
+                          : "let the stopped process go on (kill -CONT PID) or end it, then call agree()",
+          std::move(context));
+    }
     case ErrorCode::invalid_usage:
       return Error(status.code,
                    "another operation of this communicator is running on another thread or stream",

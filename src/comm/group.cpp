@@ -13,6 +13,8 @@
 
 #include "base/clock.h"
 #include "base/settings.h"
+#include "comm/late.h"
+#include "comm/patience.h"
 #include "comm/state.h"
 
 namespace tugline::comm {
@@ -129,6 +131,10 @@ class Drive {
 
   // Ends the calls of communicators that cannot go on.
   void look_at_alarms() {
+    for (auto* state : states_) {
+      auto& place = state->wait_place();
+      place.alarm_seen = place.control->alarm.load(std::memory_order_acquire);
+    }
     for (auto& item : items_) {
       if (item.ended || !item.run) continue;
       const Status status = item.entry.communicator->look_at_alarm(item.run->pending());
@@ -149,12 +155,41 @@ class Drive {
       }
   }
 
-  void nap() {
-    // Asleep at every communicator's doorbell, but the futex is the first one's: the others are seen when
-    // time is up.
+  // True when some call moved instead.
+  bool nap(std::uint64_t nanoseconds) {
     std::vector<std::unique_ptr<Nap>> naps;
     for (auto* state : states_) naps.push_back(std::make_unique<Nap>(state->wait_place()));
-    if (!advance() && !naps.empty()) naps.front()->sleep(states_.size() == 1 ? kAlone : kShared);
+    // Blocked still, now that whoever raises a flag sees that this rank sleeps.
+    if (advance()) return true;
+    Nap::sleep_any(naps, nanoseconds);
+    return false;
+  }
+
+  bool alarm_has_moved() const {
+    return std::any_of(states_.begin(), states_.end(), [](CommunicatorState* state) {
+      const auto& place = state->wait_place();
+      return place.control->alarm.load(std::memory_order_acquire) != place.alarm_seen;
+    });
+  }
+
+  void report(std::uint64_t waited_ns) const {
+    for (const auto& item : items_)
+      if (!item.ended && item.run) {
+        const auto& place = item.entry.communicator->wait_place();
+        report_wait(place, item.run->subject(), waited_ns);
+        return;
+      }
+  }
+
+  // Ends the calls that have begun; those behind them in their lanes never begin.
+  void time_out() {
+    for (auto& item : items_) {
+      if (!item.ended && item.run) {
+        const WaitSubject about = item.run->subject();
+        fail(item, {ErrorCode::timed_out, about.peer, 0, about.sequence});
+      }
+      item.ended = true;
+    }
   }
 
   void rethrow() const {
@@ -162,9 +197,6 @@ class Drive {
   }
 
  private:
-  static constexpr std::uint64_t kAlone = 1'000'000;
-  static constexpr std::uint64_t kShared = 100'000;
-
   void fail(Item& item, Status status) {
     item.ended = true;
     auto& communicator = *item.entry.communicator;
@@ -192,27 +224,29 @@ void run_group(std::vector<GroupCall> calls) {
   copy_messages_to_self(items);
   Drive drive(items, hold.communicators());
 
-  const std::uint64_t spin_ns = std::uint64_t{base::settings().spin_us} * 1000;
   constexpr std::uint64_t kLookEvery = 1'000'000;
-  std::uint64_t idle_since = 0;
+  Patience patience(base::settings(), base::monotonic_ns());
   std::uint64_t next_look = 0;
   while (!drive.all_ended()) {
-    if (drive.advance()) {
-      idle_since = 0;
+    const bool moved = drive.advance();
+    const std::uint64_t now = base::monotonic_ns();
+    if (moved) {
+      patience.moved(now);
       continue;
     }
-    const std::uint64_t now = base::monotonic_ns();
-    if (idle_since == 0) idle_since = now;
-    if (now >= next_look) {
+    if (now >= next_look || drive.alarm_has_moved()) {
       next_look = now + kLookEvery;
       drive.look_for_mismatches();
       drive.look_at_alarms();
       if (drive.all_ended()) break;
     }
-    if (now - idle_since < spin_ns) {
+    if (patience.report_is_due(now)) drive.report(patience.waited(now));
+    if (patience.is_over(now)) {
+      drive.time_out();
+    } else if (patience.may_spin(now)) {
       sched_yield();
-    } else {
-      drive.nap();
+    } else if (drive.nap(patience.nap(now))) {
+      patience.moved(now);
     }
   }
   drive.rethrow();

@@ -2,6 +2,7 @@
 #include "comm/one_shot_packet.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "comm/protocol.h"
 
@@ -57,19 +58,23 @@ PacketResult run_one_shot_packet(Epoch& epoch, Board& board, WaitPlace& place, A
                         theirs.count.load(std::memory_order_relaxed)};
         return result.other != descriptor;
       };
-      std::uint32_t polls = 0;
+      bool look_now = false;  // a call without packets shows in its descriptor only
       auto poll = [&]() -> Poll {
         if (line.flag.load(std::memory_order_acquire) == flag) return Poll::done;
-        if ((different() || ++polls % 64 == 0) && other_call()) {
+        if ((different() || std::exchange(look_now, false)) && other_call()) {
           result.mismatch_peer = static_cast<std::int32_t>(rank);
           return Poll::done;
         }
         return Poll::blocked;
       };
+      auto look = [&] {
+        look_now = true;
+        return alarm();
+      };
       auto subject = [&]() -> WaitSubject {
         return {"packet", static_cast<std::int32_t>(rank), sequence, flag, &line.flag};
       };
-      result.status = wait(place, poll, alarm, subject);
+      result.status = wait(place, poll, look, subject);
       if (result.mismatch_peer >= 0) result.status = {ErrorCode::mismatch, result.mismatch_peer, 0, sequence};
       if (!result.status.ok()) return result;
     }

@@ -10,9 +10,6 @@
 namespace tugline::comm {
 namespace {
 
-// Blocked polls between two looks at the peers' descriptors.
-constexpr std::uint32_t kLookEvery = 64;
-
 bool reached(const std::atomic<std::uint64_t>& word, std::uint64_t value) noexcept {
   // Signed distance: right across the wrap of the 64-bit flag.
   return static_cast<std::int64_t>(word.load(std::memory_order_acquire) - value) >= 0;
@@ -132,7 +129,6 @@ Poll PlanRun::advance() {
     finish();
     return Poll::done;
   }
-  if (!progressed && ++blocked_polls_ % kLookEvery == 0) look_for_mismatch();
   return progressed ? Poll::progressed : Poll::blocked;
 }
 

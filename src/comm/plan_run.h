@@ -82,7 +82,6 @@ class PlanRun {
   std::int32_t mismatch_peer_ = -1;  ///< rank of the epoch
   Descriptor other_;
   const core::Step* blocked_ = nullptr;  ///< the step that waits, for reports
-  std::uint32_t blocked_polls_ = 0;
 };
 
 }  // namespace tugline::comm

@@ -64,6 +64,7 @@ CommunicatorState::CommunicatorState(std::shared_ptr<broker::Client> client, Dev
   place_.own_core = identity_.own_core;
   waiting_decided_ = !identity_.members.empty();
   place_.control = control_;
+  place_.board = board_;
   place_.about_rank = [this](std::int32_t rank) { return not_yet_joined(rank); };
   place_.doorbell = &board_->doorbells[identity_.rank];
   scratch_bytes_ = rank_scratch_bytes(identity_.size, base::settings().scratch_bytes);
@@ -109,6 +110,7 @@ void CommunicatorState::enter_epoch(std::vector<std::uint32_t> originals) {
   }
   plans_.clear();
   place_.sleepers = &next->bank.header().sleepers;
+  place_.epoch = next.get();
   {
     std::lock_guard lock(status_mutex_);
     status_ = {};
@@ -175,7 +177,10 @@ Status CommunicatorState::execute_exclusively(const Call& call) {
     return run.mismatch_peer() >= 0 ? Poll::done : result;
   };
   auto subject = [&] { return run.subject(); };
-  auto alarm = [&] { return look_at_alarm(run.pending()); };
+  auto alarm = [&] {
+    run.look_for_mismatch();
+    return look_at_alarm(run.pending());
+  };
   return settle(run, wait(place_, poll, alarm, subject));
 }
 

@@ -6,32 +6,21 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <algorithm>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/futex.h"
-#include "base/log.h"
 #include "base/settings.h"
+#include "comm/late.h"
+#include "comm/patience.h"
 
 namespace tugline::comm {
 namespace {
 
 // Polls without a pause before the clock is read for the first time: most packets are there by then.
 constexpr int kEagerPolls = 2000;
-// A sleeper looks up this often even if nobody rings: the alarm does not ring doorbells.
-constexpr std::uint64_t kNapNanoseconds = 1'000'000;
-
-std::uint64_t nanoseconds(std::chrono::nanoseconds duration) noexcept {
-  return static_cast<std::uint64_t>(duration.count());
-}
-
-void report(const WaitPlace& place, const WaitSubject& subject, std::uint64_t waited_ns) {
-  base::log(base::LogLevel::warn,
-            "waiting for {} ms: {} of operation {} from rank {}, expected {}, seen {}{}",
-            waited_ns / 1'000'000, subject.what, subject.sequence, subject.peer, subject.expected,
-            subject.seen ? subject.seen->load(std::memory_order_relaxed) : 0,
-            place.about_rank ? place.about_rank(subject.peer) : std::string());
-}
+// A rank may be gone without an alarm: a waiter looks for itself, but rarely.
+constexpr std::uint64_t kLookEvery = 1'000'000;
 
 }  // namespace
 
@@ -58,7 +47,16 @@ Nap::~Nap() {
 }
 
 void Nap::sleep(std::uint64_t nanoseconds) noexcept {
-  base::futex_wait(place_.doorbell->rings, rings_, std::chrono::nanoseconds(nanoseconds));
+  const base::FutexWord words[] = {{&place_.doorbell->rings, rings_},
+                                   {&place_.control->alarm, place_.alarm_seen}};
+  base::futex_wait_any(words, std::chrono::nanoseconds(nanoseconds));
+}
+
+void Nap::sleep_any(std::span<const std::unique_ptr<Nap>> naps, std::uint64_t nanoseconds) noexcept {
+  std::vector<base::FutexWord> words;
+  for (const auto& nap : naps) words.push_back({&nap->place_.doorbell->rings, nap->rings_});
+  for (const auto& nap : naps) words.push_back({&nap->place_.control->alarm, nap->place_.alarm_seen});
+  base::futex_wait_any(words, std::chrono::nanoseconds(nanoseconds));
 }
 
 Status wait(WaitPlace& place, FunctionRef<Poll()> poll, AlarmCheck alarm,
@@ -90,37 +88,26 @@ Status wait(WaitPlace& place, FunctionRef<Poll()> poll, AlarmCheck alarm,
     }
   }
 
-  const auto& settings = base::settings();
-  const std::uint64_t began = base::monotonic_ns();
-  const std::uint64_t spin_ns = std::uint64_t{settings.spin_us} * 1000;
-  const std::uint64_t report_ns = nanoseconds(settings.report_after);
-  const std::uint64_t fail_ns = nanoseconds(settings.fail_after);
-  std::uint64_t since_progress = began;
-  std::uint64_t next_report = began + report_ns;
-  std::uint64_t next_look = began;
+  Patience patience(base::settings(), base::monotonic_ns());
+  std::uint64_t next_look = 0;
   for (;;) {
     Poll result = poll();
     if (result == Poll::done) return {};
     const std::uint64_t now = base::monotonic_ns();
     if (result == Poll::progressed) {
-      since_progress = now;
-      next_report = now + report_ns;
+      patience.moved(now);
       continue;
     }
-    // A rank may be gone without an alarm that we have seen: look for ourselves, but rarely.
     if (alarm_word.load(std::memory_order_acquire) != place.alarm_seen || now >= next_look) {
-      next_look = now + kNapNanoseconds;
+      next_look = now + kLookEvery;
       if (Status status = check_alarm(); !status.ok()) return finish_anyway() ? Status{} : status;
     }
-    if (report_ns != 0 && now >= next_report) {
-      report(place, subject(), now - since_progress);
-      next_report = now + report_ns;
-    }
-    if (fail_ns != 0 && now - since_progress >= fail_ns) {
+    if (patience.report_is_due(now)) report_wait(place, subject(), patience.waited(now));
+    if (patience.is_over(now)) {
       const WaitSubject about = subject();
       return {ErrorCode::timed_out, about.peer, 0, about.sequence};
     }
-    if (now - since_progress < spin_ns) {
+    if (patience.may_spin(now)) {
       if (place.own_core) {
         for (int i = 0; i < 16; ++i) relax();
       } else {
@@ -131,10 +118,10 @@ Status wait(WaitPlace& place, FunctionRef<Poll()> poll, AlarmCheck alarm,
     Nap nap(place);
     if ((result = poll()) == Poll::done) return {};
     if (result == Poll::progressed) {
-      since_progress = now;
+      patience.moved(now);
       continue;
     }
-    if (alarm_word.load(std::memory_order_seq_cst) == place.alarm_seen) nap.sleep(kNapNanoseconds);
+    nap.sleep(patience.nap(now));
   }
 }
 

@@ -5,6 +5,8 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <span>
 #include <string>
 
 #include "comm/epoch.h"
@@ -26,6 +28,8 @@ struct WaitPlace {
   core::ControlSegment* control = nullptr;
   Doorbell* doorbell = nullptr;                    ///< mine
   std::atomic<std::uint32_t>* sleepers = nullptr;  ///< of the current bank
+  const Board* board = nullptr;                    ///< for reports: who is who
+  const Epoch* epoch = nullptr;                    ///< the current one
   std::uint32_t alarm_seen = 0;
   /// What is known of a rank that is waited for, beyond its flags; may be empty.
   std::function<std::string(std::int32_t rank)> about_rank;
@@ -34,7 +38,8 @@ struct WaitPlace {
 
 /// Polls `poll` until it says done; blocks. `alarm` decides whether the waiting must end (a status other than
 /// ok). `poll` is asked again after a bad alarm for as long as it moves: what can be completed is.
-/// Reports after settings().report_after, ends with timed_out after settings().fail_after (never by default).
+/// Reports after settings().report_after and ever more rarely, ends with timed_out after
+/// settings().fail_after (never by default).
 Status wait(WaitPlace& place, FunctionRef<Poll()> poll, AlarmCheck alarm, FunctionRef<WaitSubject()> subject);
 
 /// After a release store that a waiter may sleep for: whether anybody has to be rung. The store may still be
@@ -47,7 +52,7 @@ inline bool anybody_sleeps(const std::atomic<std::uint32_t>& sleepers) noexcept 
 void ring(Doorbell& doorbell) noexcept;
 
 /// Lets this process take part in the barriers of sleepers; once per communicator. Where the kernel refuses,
-/// a ring that was missed costs a sleeper the rest of its nap, one millisecond at most.
+/// a ring that was missed costs a sleeper the rest of its nap (patience.h).
 void register_for_naps() noexcept;
 
 /// Marks this rank asleep for its lifetime: between construction and the futex wait the condition is polled
@@ -59,8 +64,10 @@ class Nap {
   ~Nap();
   Nap(const Nap&) = delete;
   Nap& operator=(const Nap&) = delete;
-  /// Sleeps until rung or `nanoseconds` have passed.
+  /// Sleeps until rung, the alarm differs from place.alarm_seen, or `nanoseconds` have passed.
   void sleep(std::uint64_t nanoseconds) noexcept;
+  /// The same at the doorbells of several communicators; at least one.
+  static void sleep_any(std::span<const std::unique_ptr<Nap>> naps, std::uint64_t nanoseconds) noexcept;
 
  private:
   WaitPlace& place_;

@@ -11,7 +11,7 @@
 namespace tugline::core {
 
 inline constexpr std::uint32_t kControlMagic = 0x4c475554;  // "TUGL"
-inline constexpr std::uint32_t kControlVersion = 1;
+inline constexpr std::uint32_t kControlVersion = 2;
 /// Members a job can ever have had at once on one host.
 inline constexpr std::uint32_t kMaxMembers = 256;
 
@@ -85,8 +85,9 @@ struct alignas(64) MemberSlot {
   /// 1 once the broker knows that the member's process runs no more: memory that it could write may be used
   /// again. Later than the notice of its death. Also a futex word.
   std::atomic<std::uint32_t> ended;
-  std::atomic<std::uint32_t> process_end;  ///< ProcessEnd of a rank that is absent
-  std::atomic<std::uint32_t> reserved[5];
+  std::atomic<std::uint64_t> ticked_at_ns;  ///< CLOCK_MONOTONIC of the last tick; 0 before the first
+  std::atomic<std::uint32_t> process_end;   ///< ProcessEnd of a rank that is absent
+  std::atomic<std::uint32_t> reserved[3];
 };
 static_assert(sizeof(MemberSlot) == 64);
 

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "base/kernel.h"
 #include "base/shared_memory.h"
 
 namespace {
@@ -34,6 +35,49 @@ TEST(Futex, TimesOutAfterTheTimeAndNotBefore) {
   EXPECT_EQ(result, WaitResult::timed_out);
   EXPECT_GE(tugline::base::monotonic_ns() - start, 20'000'000U);
   EXPECT_EQ(futex_wait(word, 0, -1ns), WaitResult::timed_out);
+}
+
+TEST(Futex, AnyOfSeveralWordsWakes) {
+  for (std::size_t changed = 0; changed < 3; ++changed) {
+    Word words[3] = {1, 2, 3};
+    const tugline::base::FutexWord all[] = {{&words[0], 1}, {&words[1], 2}, {&words[2], 3}};
+    std::thread changer([&] {
+      words[changed].fetch_add(1);
+      futex_wake(words[changed]);
+    });
+    // Short naps: a kernel before 5.16 sleeps on the first word only.
+    while (futex_wait_any(all, 10ms) != WaitResult::changed) {
+    }
+    changer.join();
+    EXPECT_EQ(futex_wait_any(all, tugline::base::kForever), WaitResult::changed);
+  }
+}
+
+TEST(Futex, SeveralWordsTimeOutAfterTheTimeAndNotBefore) {
+  Word words[2] = {1, 2};
+  const tugline::base::FutexWord all[] = {{&words[0], 1}, {&words[1], 2}};
+  const auto start = tugline::base::monotonic_ns();
+  WaitResult result;
+  while ((result = futex_wait_any(all, 20ms)) == WaitResult::woken) {
+  }
+  EXPECT_EQ(result, WaitResult::timed_out);
+  EXPECT_GE(tugline::base::monotonic_ns() - start, 20'000'000U);
+}
+
+// A second word rung while asleep: woken at once, not at the end of the time.
+TEST(Futex, ALaterWordWakesASleeperWhereTheKernelCan) {
+  if (!tugline::base::kernel_at_least(5, 16)) GTEST_SKIP() << "the kernel is before 5.16 or behaves so";
+  Word words[2] = {1, 2};
+  std::atomic<bool> over{false};
+  std::thread sleeper([&] {
+    const tugline::base::FutexWord all[] = {{&words[0], 1}, {&words[1], 2}};
+    while (futex_wait_any(all, tugline::base::kForever) != WaitResult::woken) {
+    }
+    over = true;
+  });
+  // Wakes only who sleeps already: again until it did.
+  while (!over) futex_wake(words[1]);
+  sleeper.join();
 }
 
 TEST(Futex, WakesASleeper) {

@@ -5,13 +5,30 @@
 #include <signal.h>
 
 #include <set>
+#include <sstream>
 
 #include "processes.h"
 
 namespace tugline::process {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::Each;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Le;
+using ::testing::Not;
+using ::testing::SizeIs;
+
+std::vector<std::string> lines_with(const std::string& text, const std::string& part) {
+  std::istringstream stream(text);
+  std::vector<std::string> found;
+  for (std::string line; std::getline(stream, line);) {
+    if (line.starts_with("tugline: ")) return found;  // the error's own lines
+    if (line.find(part) != std::string::npos) found.push_back(line);
+  }
+  return found;
+}
 
 class Death : public ::testing::Test {
  protected:
@@ -55,6 +72,35 @@ TEST_F(Death, InTheLoop) {
     auto ranks = around_.ranks(3, {"wait_at", "loop"});
     wait_until_ready(ranks);
     expect_loss_of(ranks, victim);
+  }
+}
+
+TEST_F(Death, AStoppedRankIsNamedAndEndsTheWaitAtTheLimit) {
+  for (const std::string place : {"barrier", "reduction", "agree", "message", "group"}) {
+    SCOPED_TRACE(place);
+    auto ranks = around_.ranks(3, {"peer_stays_away", place}, {},
+                               {{"TUGLINE_REPORT_AFTER", "50ms"}, {"TUGLINE_FAIL_AFTER", "800ms"}});
+    wait_until_ready(ranks);
+    ranks[2]->kill(SIGSTOP);
+    const auto named = "rank 2 (pid " + std::to_string(ranks[2]->pid()) + ") is stopped (state T since ";
+    for (std::size_t rank = 0; rank < 2; ++rank) ranks[rank]->say("go");
+    for (std::size_t rank = 0; rank < 2; ++rank)
+      EXPECT_TRUE(ranks[rank]->has_said("failed")) << ranks[rank]->error();
+    for (std::size_t rank = 0; rank < 2; ++rank) {
+      ranks[rank]->say("go");
+      const auto end = ranks[rank]->wait();
+      EXPECT_EQ(end.exit_code, 0);
+      const auto error_at = end.error.find("tugline: timed_out: ");
+      ASSERT_NE(error_at, std::string::npos) << end.error;
+      EXPECT_THAT(expect_three_lines(end.error.substr(error_at), "timed_out"),
+                  AllOf(HasSubstr("TUGLINE_FAIL_AFTER (800 ms)"), HasSubstr(named)));
+      // After 50, 100, 200, 400 and 800 ms: without the doubling there were sixteen.
+      const auto reports = lines_with(end.error, "waiting for ");
+      EXPECT_THAT(reports, AllOf(Not(IsEmpty()), SizeIs(Le(5)), Each(HasSubstr(named))));
+    }
+    ranks[2]->kill(SIGKILL);
+    ranks[2]->wait();
+    expect_nothing_left();
   }
 }
 

@@ -308,6 +308,35 @@ void until_broker_lost(Job& job, const Arguments& arguments) {
   comm.barrier();
 }
 
+/// The last rank comes no more; the others wait for it in the place that is asked for.
+void peer_stays_away(Job& job, const Arguments& arguments) {
+  const std::string& place = arguments.at(0);
+  auto comm = job.communicator();
+  steps(comm, 1);
+  say("ready");
+  const int last = comm.size() - 1;
+  if (comm.rank() == last) return wait_for_test();
+  wait_for_test();
+  std::vector<float> values(200'000, 1.0f);
+  try {
+    if (place == "barrier") comm.barrier();
+    if (place == "reduction") comm.all_reduce(std::span<float>(values), ReduceOp::sum);
+    if (place == "agree") (void)comm.agree();
+    if (place == "message") comm.recv(values.data(), values.size(), DataType::f32, last);
+    if (place == "group") {
+      Group group;
+      comm.recv(values.data(), values.size(), DataType::f32, last, group);
+      comm.send(values.data(), values.size(), DataType::f32, last, group);
+      group.run();
+    }
+  } catch (const Error& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    // Whoever left now would be what the others are told of.
+    say("failed");
+    wait_for_test();
+  }
+}
+
 /// Start-up as a program sees it: from its first line to the first result.
 void start_up(Job& job, const Arguments&) {
   auto comm = job.communicator();
@@ -360,6 +389,7 @@ const std::map<std::string, Scenario> kScenarios{
     {"agree_beside_message", agree_beside_message},
     {"leave_at_once", leave_at_once},
     {"until_broker_lost", until_broker_lost},
+    {"peer_stays_away", peer_stays_away},
     {"start_up", start_up},
     {"allocate", allocate},
     {"named_write", named_write},
