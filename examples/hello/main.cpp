@@ -13,6 +13,10 @@ int main() {
     auto outcome = comm.agree();
     std::printf("rank %d of %d: sum %g, %s\n", comm.rank(), comm.size(), static_cast<double>(sum),
                 outcome.committed() ? "committed" : "aborted");
+    if (std::fflush(stdout) != 0) {
+      std::perror("hello: cannot write standard output");
+      return 1;
+    }
   } catch (const tugline::Error& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;

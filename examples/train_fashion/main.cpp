@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <csignal>
-#include <cstdio>
 #include <exception>
 
 #include "blas.h"
@@ -12,6 +11,7 @@
 #include "hash.h"
 #include "network.h"
 #include "options.h"
+#include "output.h"
 #include "report.h"
 #include "self_exec.h"
 #include "trainer.h"
@@ -36,6 +36,7 @@ void find(const Options& options) {
   const auto correct = evaluate(network, model.current(), test, {0, test.size()});
   fmt::print("found {} version {} parameters {:016x}\ntest accuracy {:.3f}\n", options.find, model.version(),
              hash_of(model.current()), static_cast<double>(correct) / test.size());
+  flush_output();
 }
 
 void train(Options& options) {
@@ -47,7 +48,7 @@ void train(Options& options) {
   if (job.rank() == 0) {
     fmt::print("{} training images, {} test images, {} ranks, {} steps of {} images\n", train.size(),
                test.size(), job.size(), trainer.total_steps(), options.batch);
-    std::fflush(stdout);
+    flush_output();
   }
   if (trainer.run() == RunEnd::left) return;
   const auto correct = trainer.count_correct(test);
@@ -57,9 +58,9 @@ void train(Options& options) {
   report.test_accuracy = static_cast<double>(correct) / test.size();
   auto communicator = job.communicator();
   if (communicator.rank() == 0) {
-    fmt::print("{}", table(report));
-    std::fflush(stdout);
     if (!options.json.empty()) write_json(options.json, options, report);
+    fmt::print("{}", table(report));
+    flush_output();
   }
   if (options.ending == Ending::killed) {
     try {
@@ -74,6 +75,8 @@ void train(Options& options) {
 int main_with_errors(int argc, char** argv) {
   auto options = parse_options(argc, argv);
   if (!options) return 0;
+  // Any rank may be the one that writes it; a run of minutes is not to be lost for a wrong path.
+  if (!options->json.empty()) check_writable(options->json);
   if (options->ranks != 0) launch_ranks(options->ranks, argc, argv);
   choose_blas_kernels(argv);
   use_one_blas_thread();
@@ -82,6 +85,7 @@ int main_with_errors(int argc, char** argv) {
   } else {
     find(*options);
   }
+  flush_output();  // what every rank traced
   return 0;
 }
 

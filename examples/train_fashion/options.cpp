@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "fashion_data.h"
+#include "output.h"
 
 namespace train_fashion {
 namespace {
@@ -77,6 +78,9 @@ std::optional<Options> parse_options(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--learning-rate", options.learning_rate, "Peak of the learning rate")
       ->check(CLI::Range(1e-6, 10.0))
+      ->check([](const std::string& text) {  // every comparison with it is false, those of Range, too
+        return text.find_first_of("nN") == std::string::npos ? std::string() : text + " is not a number";
+      })
       ->capture_default_str();
   app.add_option("--seed", seed, "Of the first weights and the order of images")
       ->check(CLI::Range(std::int64_t{0}, std::numeric_limits<std::int64_t>::max()))
@@ -95,10 +99,17 @@ std::optional<Options> parse_options(int argc, char** argv) {
   app.add_flag("--batch-trace", options.batch_trace, "Every rank prints its share of every batch");
   app.add_flag("--die-at-end", die, "All ranks get SIGKILL after the report, instead of leaving the job");
   app.add_option("--find", options.find, "Do not train: find these parameters by name and test them");
+  for (auto* option : app.get_options()) {
+    if (option->get_items_expected_max() == 0) continue;  // a flag
+    option->check([](const std::string& text) {
+      return text.empty() ? "its value is empty; give one, or leave the option out" : std::string();
+    });
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
     fmt::print("{}", app.help());
+    flush_output();
     return std::nullopt;
   } catch (const CLI::ParseError& error) {
     throw UsageError(error.what(), kSeeHelp);

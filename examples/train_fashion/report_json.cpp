@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
-#include <cerrno>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "output.h"
 #include "report.h"
 
 namespace train_fashion {
@@ -79,16 +79,7 @@ void write_json(const std::filesystem::path& path, const Options& options, const
                      {"changes", changes},
                      {"ranks", ranks},
                      {"losses", report.losses}};
-  std::ofstream file(path);
-  file << root.dump(1) << '\n';
-  file.close();
-  if (!file) {
-    tugline::ErrorContext context;
-    context.operation = "write the report";
-    context.native_code = errno;
-    throw tugline::Error(tugline::ErrorCode::system, fmt::format("cannot write {}", path.string()),
-                         "give --json a file in a folder that exists and is writable", context);
-  }
+  write_whole(path, root.dump(1) + "\n");
 }
 
 std::vector<RankAtStep> read_replay(const std::filesystem::path& path) {

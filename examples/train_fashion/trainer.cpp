@@ -192,7 +192,7 @@ void Trainer::show_progress(std::uint64_t step) {
              all_images / (elapsed * 1e-9), membership_.communicator().size(),
              100 * static_cast<double>(waiting_ns_ + membership_.agreeing_ns()) / elapsed,
              terminal && !last ? "  " : "\n");
-  std::fflush(stdout);
+  std::fflush(stdout);  // a line of progress is not worth the run: what failed is told at its end
 }
 
 }  // namespace train_fashion

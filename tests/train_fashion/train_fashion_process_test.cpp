@@ -129,7 +129,9 @@ TEST_F(Training, ABatchSmallerThanTheRanksLeavesSomeIdle) {
 
 TEST_F(Training, WrongOptionsGiveThreeLinesAndExitCodeTwo) {
   for (const char* options : {"--batch 0", "--epochs -1", "--kill 1", "--kill 9@1", "--kill 0@x", "--steps 0",
-                              "--device cuda", "--replay /nonexistent.json", "--unknown", "--seed -3"}) {
+                              "--device cuda", "--replay /nonexistent.json", "--unknown", "--seed -3",
+                              "--json ''", "--data ''", "--model ''", "--replay ''", "--find ''",
+                              "--learning-rate nan", "--batch 99999999999", "--progress 0", "--ranks 257"}) {
     const Ended ended = run(fmt::format("{} --steps 1 {}", TRAIN_FASHION_PROGRAM, options));
     EXPECT_EQ(ended.exit_code, 2) << options << "\n" << ended.output;
     EXPECT_EQ(std::count(ended.output.begin(), ended.output.end(), '\n'), 3) << options << "\n"
@@ -146,11 +148,29 @@ TEST_F(Training, MissingDataNamesThePackage) {
                                   HasSubstr("apt-get install dataset-fashion-mnist")));
 }
 
-TEST_F(Training, AnUnwritableReportIsAnError) {
-  const Ended ended =
-      run(fmt::format("{} --steps 1 --batch 4 --json /nonexistent/report.json", TRAIN_FASHION_PROGRAM));
+TEST_F(Training, AnUnwritableReportIsAnErrorBeforeTheTraining) {
+  for (const std::string& path : {std::string("/nonexistent/report.json"), folder_.string()}) {
+    const Ended ended = run(fmt::format("{} --steps 1 --batch 4 --json {}", TRAIN_FASHION_PROGRAM, path));
+    EXPECT_EQ(ended.exit_code, 1);
+    EXPECT_THAT(ended.output, testing::StartsWith(fmt::format("tugline: system: cannot write {}: ", path)));
+    EXPECT_EQ(std::count(ended.output.begin(), ended.output.end(), '\n'), 3) << ended.output;
+  }
+}
+
+TEST_F(Training, OutputThatCannotBeWrittenIsAnErrorAndTheReportIsKept) {
+  const auto json = folder_ / "report.json";
+  Ended ended = run(fmt::format("sh -c '{} --steps 1 --batch 4 --json {} > /dev/full'", TRAIN_FASHION_PROGRAM,
+                                json.string()));
   EXPECT_EQ(ended.exit_code, 1);
-  EXPECT_THAT(ended.output, HasSubstr("/nonexistent/report.json"));
+  EXPECT_THAT(ended.output, HasSubstr("cannot write standard output: No space left on device"));
+  ended = run(fmt::format("sh -c '{} --help > /dev/full'", TRAIN_FASHION_PROGRAM));
+  EXPECT_EQ(ended.exit_code, 1);
+  EXPECT_THAT(ended.output, HasSubstr("cannot write standard output: No space left on device"));
+  ended = run(fmt::format("{} --steps 1 --batch 4 --json {}", TRAIN_FASHION_PROGRAM, json.string()));
+  EXPECT_EQ(ended.exit_code, 0) << ended.output;
+  std::ifstream file(json);
+  EXPECT_EQ(Json::parse(file)["steps"], 1);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 1);
 }
 
 }  // namespace
