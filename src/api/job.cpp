@@ -63,6 +63,7 @@ Job Job::join(const JobOptions& options) {
   request.socket_path = options.socket_path.value_or(settings.socket_path);
   request.token = options.token.value_or(settings.token);
   request.deadline = options.deadline;
+  request.spawn_broker = options.socket_path.has_value() || settings.spawn_broker;
   state->client = broker::Client::join(request);
 
   const int first = take_device_indices(devices);

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <cerrno>
 #include <cstring>
 #include <iterator>
 #include <utility>
@@ -39,6 +40,12 @@ std::string where_line(const ErrorContext& context, const SourceLocation& locati
   }
   add(fmt::format("{}:{}", file, location.line()));
   return line;
+}
+
+// Descriptors run out by a limit, which no memory helps against.
+Remedy remedy_of(ErrorCode code, const ErrorContext& context) {
+  const bool descriptors = context.native_code == EMFILE || context.native_code == ENFILE;
+  return descriptors && context.device.empty() ? Remedy::fix_call : default_remedy(code);
 }
 
 }  // namespace
@@ -92,7 +99,7 @@ Remedy default_remedy(ErrorCode code) noexcept {
 
 Error::Error(ErrorCode code, std::string what_failed, std::string what_to_do, ErrorContext context,
              SourceLocation location)
-    : Error(code, default_remedy(code), std::move(what_failed), std::move(what_to_do), std::move(context),
+    : Error(code, remedy_of(code, context), std::move(what_failed), std::move(what_to_do), std::move(context),
             location) {}
 
 Error::Error(ErrorCode code, Remedy remedy, std::string what_failed, std::string what_to_do,

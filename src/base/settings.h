@@ -32,6 +32,7 @@ struct Settings {
   std::string socket_path;
   std::string token;
   std::string broker_bin;
+  bool spawn_broker = true;
   std::string config_file;
   // Talking about itself.
   LogLevel debug = LogLevel::warn;

@@ -30,6 +30,9 @@ const SettingRow kRows[] = {
      "Secret of the job: 64 hexadecimal digits.", 0, 0, Secrecy::secret},
     {"broker_bin", &Settings::broker_bin, "", "beside the library or program, else in PATH",
      "Program that is started as `<program> broker` when a job has no broker yet."},
+    {"spawn_broker", &Settings::spawn_broker, "", "",
+     "Start a broker when none answers; `tugline run` turns it off for its ranks, whose broker it has "
+     "started."},
     {"config_file", &Settings::config_file, "", "$XDG_CONFIG_HOME/tugline.toml, else /etc/tugline.toml",
      "Path of the TOML file; meaningful in the environment only."},
     {"debug", &Settings::debug, "", "", "Least important level that is logged."},

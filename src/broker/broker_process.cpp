@@ -33,10 +33,18 @@ std::uint64_t in_time(std::chrono::milliseconds time) {
 BrokerProcess::BrokerProcess(const std::string& job, const std::string& socket_path,
                              std::chrono::milliseconds deadline)
     : place_(place_of(socket_path, job)), token_hex_(base::random_hex(core::kTokenBytes)) {
-  auto directory = claim_directory(place_);
-  spawn_broker({place_, job, token_hex_, std::move(directory), own_pidfd()});
-  // The lock is the new broker's now: if it is free again, that broker has ended.
-  const auto found = find_broker(place_, job, token_hex_, WhenAbsent::wait, in_time(deadline));
+  try {
+    start(job, in_time(deadline));
+  } catch (...) {
+    remove_if_dead(place_, made_);
+    throw;
+  }
+}
+
+void BrokerProcess::start(const std::string& job, std::uint64_t deadline_ns) {
+  auto directory = claim_directory(place_, &made_);
+  spawn_broker({place_, job, token_hex_, std::move(directory), own_pidfd()}, deadline_ns);
+  const auto found = find_broker(place_, job, token_hex_, WhenAbsent::fail, deadline_ns);
   pid_ = peer_identity(found.socket.get()).pid;
   pidfd_ = pidfd_of(pid_);
   if (!pidfd_)
@@ -60,6 +68,7 @@ void BrokerProcess::stop(std::chrono::milliseconds deadline) noexcept {
       base::log(base::LogLevel::warn, "cannot signal the broker {}: {}", pid_, std::strerror(errno));
   };
   signal(SIGTERM);
+  signal(SIGCONT);  // a stopped process takes SIGTERM only when it goes on
   if (!wait_for(pidfd_.get(), POLLIN, in_time(deadline))) {
     base::log(base::LogLevel::warn, "the broker {} does not end and is killed", pid_);
     signal(SIGKILL);
@@ -69,6 +78,8 @@ void BrokerProcess::stop(std::chrono::milliseconds deadline) noexcept {
   constexpr auto kPidfd = static_cast<idtype_t>(3);  // P_PIDFD
   ::waitid(kPidfd, static_cast<id_t>(pidfd_.get()), &info, WEXITED);
   pidfd_.reset();
+  // It has done so itself, unless it was killed.
+  remove_if_dead(place_, made_);
 }
 
 }  // namespace tugline::broker

@@ -36,7 +36,10 @@ class BrokerProcess {
   void stop(std::chrono::milliseconds deadline = std::chrono::milliseconds(5'000)) noexcept;
 
  private:
+  void start(const std::string& job, std::uint64_t deadline_ns);
+
   Place place_;
+  Made made_;
   std::string token_hex_;
   pid_t pid_ = 0;
   base::UniqueFd pidfd_;

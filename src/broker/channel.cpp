@@ -75,7 +75,8 @@ void Channel::send(const core::FrameWriter& frame, std::uint64_t deadline_ns, st
         // What the broker said before it closed can still be read; wait() finds that or the end.
         return;
       case SendOutcome::too_many_descriptors:
-        throw Error(ErrorCode::out_of_memory, "too many descriptors of this user are in flight",
+        throw Error(ErrorCode::out_of_memory, Remedy::fix_call,
+                    "too many descriptors of this user are in flight",
                     "raise the limit of open files: ulimit -n", {.operation = std::string(operation)});
       case SendOutcome::full:
         if (!wait_for(socket_.get(), POLLOUT, deadline_ns)) throw_timed_out(operation);

@@ -177,7 +177,7 @@ class MemberClient final : public Client {
     segment.bytes = reply.bytes;
     segment.created = reply.created != 0;
     if (!segment.descriptor)
-      throw Error(ErrorCode::out_of_memory,
+      throw Error(ErrorCode::out_of_memory, Remedy::fix_call,
                   fmt::format("the descriptor of segment {} did not arrive", reply.id),
                   "raise this process's limit of open files: ulimit -n", {.rank = rank_});
     base::check_sealed(segment.descriptor.get(), segment.bytes);
@@ -233,7 +233,7 @@ Joined say_hello(const JoinRequest& request, const Place& place, const std::stri
 
 std::shared_ptr<base::Mapping> map_control(const Joined& joined) {
   if (!joined.control)
-    throw Error(ErrorCode::out_of_memory, "the control segment's descriptor did not arrive",
+    throw Error(ErrorCode::out_of_memory, Remedy::fix_call, "the control segment's descriptor did not arrive",
                 "raise this process's limit of open files: ulimit -n");
   if (joined.welcome.control_bytes != sizeof(core::ControlSegment) ||
       joined.welcome.member >= core::kMaxMembers)

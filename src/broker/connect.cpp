@@ -24,15 +24,14 @@ bool may_come_up(int reason) {
   return reason == ENOENT || reason == ECONNREFUSED || reason == EAGAIN;
 }
 
-}  // namespace
-
-Found find_broker(const Place& place, const std::string& job, const std::string& token_hex, WhenAbsent absent,
-                  std::uint64_t deadline_ns) {
+Found find_or_start(const Place& place, const std::string& job, const std::string& token_hex,
+                    WhenAbsent absent, std::uint64_t deadline_ns, Made& made) {
   int spawns = 0;
   std::chrono::microseconds pause{100};
   for (;;) {
     // Opened anew each time: a broker that ends takes its directory with it.
-    auto directory = open_directory(place, absent == WhenAbsent::spawn ? Missing::make : Missing::fail);
+    auto directory =
+        open_directory(place, absent == WhenAbsent::spawn ? Missing::make : Missing::fail, &made);
     int reason = ENOENT;
     if (directory) {
       if (auto socket = connect_to(place, directory.get(), reason))
@@ -44,18 +43,22 @@ Found find_broker(const Place& place, const std::string& job, const std::string&
                     {.operation = "connect", .native_code = reason});
     }
     if (absent == WhenAbsent::fail && reason != EAGAIN)
-      throw Error(ErrorCode::not_found, fmt::format("no broker answers at {}", place.socket_path),
-                  "start the job with `tugline run`, or check TUGLINE_JOB and TUGLINE_SOCKET_PATH",
-                  {.operation = "connect", .native_code = reason});
-    if (absent != WhenAbsent::fail && directory && lock_directory(place, directory.get())) {
+      throw Error(
+          ErrorCode::not_found, fmt::format("no broker answers at {}", place.socket_path),
+          "it has ended or is another one's path: `tugline broker --job NAME` starts one and prints its "
+          "path, `tugline run` without --broker starts its own",
+          {.operation = "connect", .native_code = reason});
+    if (absent == WhenAbsent::spawn && lock_directory(place, directory.get())) {
       // Nobody serves and nobody else is about to: it is on us.
-      if (absent == WhenAbsent::wait || spawns == kMaxSpawns)
-        throw Error(ErrorCode::broker_lost,
-                    fmt::format("the broker for {} ended before it accepted", place.socket_path),
-                    fmt::format("run `tugline broker --job {}` by hand to see why", job));
+      if (spawns == kMaxSpawns)
+        throw Error(
+            ErrorCode::broker_lost,
+            fmt::format("{} brokers for {} ended before they could be asked", spawns, place.socket_path),
+            fmt::format("run `tugline broker --job {}` by hand to see why", job));
       ++spawns;
       base::log(base::LogLevel::debug, "starting a broker for {}", place.socket_path);
-      spawn_broker({place, job, token_hex, std::move(directory), {}});
+      spawn_broker({place, job, token_hex, std::move(directory), {}}, deadline_ns);
+      continue;
     }
     if (base::monotonic_ns() >= deadline_ns)
       throw Error(ErrorCode::timed_out, fmt::format("no broker answers at {} in time", place.socket_path),
@@ -64,6 +67,19 @@ Found find_broker(const Place& place, const std::string& job, const std::string&
     // There is nothing to be woken by before the socket exists; the deadline bounds this.
     std::this_thread::sleep_for(pause);
     pause = std::min(pause * 2, std::chrono::microseconds(2'000));
+  }
+}
+
+}  // namespace
+
+Found find_broker(const Place& place, const std::string& job, const std::string& token_hex, WhenAbsent absent,
+                  std::uint64_t deadline_ns) {
+  Made made;
+  try {
+    return find_or_start(place, job, token_hex, absent, deadline_ns, made);
+  } catch (...) {
+    if (absent == WhenAbsent::spawn) remove_if_dead(place, made);
+    throw;
   }
 }
 

@@ -12,7 +12,6 @@ namespace tugline::broker {
 
 enum class WhenAbsent : std::uint8_t {
   fail,
-  wait,   ///< one is being started
   spawn,  ///< start one
 };
 
@@ -23,8 +22,8 @@ struct Found {
 
 /// Connects to the broker at `place`. With WhenAbsent::spawn the process that gets the directory's lock first
 /// starts one, and all others wait for it. Throws Error{not_found} when there is none (WhenAbsent::fail),
-/// Error{timed_out}, Error{broker_lost} when those that are started end before they accept, and
-/// what open_directory() and spawn_broker() throw.
+/// Error{timed_out}, Error{broker_lost} when those that are started end before they can be asked, and what
+/// open_directory() and spawn_broker() throw. What was made for a start that failed is removed.
 Found find_broker(const Place& place, const std::string& job, const std::string& token_hex, WhenAbsent absent,
                   std::uint64_t deadline_ns);
 

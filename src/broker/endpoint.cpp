@@ -26,39 +26,29 @@ Endpoint::Endpoint(Place place, std::string token_hex, base::UniqueFd locked_dir
         fmt::format("the job's token has {} characters and is not 64 hexadecimal digits", token_hex_.size()),
         "set TUGLINE_TOKEN to 64 hexadecimal digits, or leave it unset");
   token_ = *token;
-  if (!directory_)
-    directory_ = claim_directory(place_);
-  else if (!lock_directory(place_, directory_.get()))
+  if (directory_ && !lock_directory(place_, directory_.get()))
     throw Error(ErrorCode::already_exists,
                 fmt::format("the lock of {} was to be handed over and is another's", place_.directory),
                 "start the broker without --job-scoped");
   try {
+    if (!directory_) directory_ = claim_directory(place_, &made_);
     write_token(place_, directory_.get(), token_hex_);
     listener_ = listen_at(place_, directory_.get());
   } catch (...) {
-    remove_files();
+    remove_all();
     throw;
   }
 }
 
 Endpoint::~Endpoint() {
   listener_.reset();
-  remove_files();
+  remove_all();
 }
 
-void Endpoint::remove_files() noexcept {
-  for (const auto& leaf : {place_.socket_name, std::string(kTokenFileName), place_.socket_name + ".new",
-                           std::string(kTokenFileName) + ".new"}) {
-    if (::unlinkat(directory_.get(), leaf.c_str(), 0) != 0 && errno != ENOENT)
-      base::log(base::LogLevel::warn, "cannot remove {}/{}: {}", place_.directory, leaf,
-                std::strerror(errno));
-  }
-  // A directory that the user named, or with files of his in it, stays.
-  if (place_.derived_from_job && ::rmdir(place_.directory.c_str()) != 0 && errno != ENOENT &&
-      errno != ENOTEMPTY && errno != EEXIST)
-    base::log(base::LogLevel::warn, "cannot remove {}: {}", place_.directory, std::strerror(errno));
-  // Not left to close(): a forked child may hold the same open file.
-  ::flock(directory_.get(), LOCK_UN);
+void Endpoint::remove_all() noexcept {
+  if (directory_) remove_files(place_, directory_.get());
+  // Fails, as it should, when other jobs have come in meanwhile.
+  if (!made_.directory.empty()) ::rmdir(made_.directory.c_str());
 }
 
 }  // namespace tugline::broker

@@ -26,11 +26,12 @@ class Endpoint {
   int listener() const noexcept { return listener_.get(); }
 
  private:
-  void remove_files() noexcept;
+  void remove_all() noexcept;
 
   Place place_;
   std::string token_hex_;
   Token token_{};
+  Made made_;
   base::UniqueFd directory_;
   base::UniqueFd listener_;
 };

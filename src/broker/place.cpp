@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -12,13 +11,10 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <chrono>
 #include <climits>
 #include <cstdlib>
 #include <cstring>
-#include <thread>
 
-#include "base/clock.h"
 #include "base/settings.h"
 #include "tugline/error.h"
 
@@ -26,30 +22,6 @@ namespace tugline::broker {
 namespace {
 
 constexpr std::size_t kSocketPathLimit = sizeof(sockaddr_un::sun_path) - 1;
-
-[[noreturn]] void fail_on_path(const char* call, const std::string& path, int reason) {
-  ErrorContext context{.operation = call, .native_code = reason};
-  if (reason == EACCES || reason == EPERM || reason == EROFS)
-    throw Error(ErrorCode::permission_denied, fmt::format("no permission for {}", path),
-                "set TUGLINE_RUNTIME_DIR to a directory that this user may write", std::move(context));
-  if (reason == ENOENT || reason == ENOTDIR)
-    throw Error(ErrorCode::not_found, fmt::format("{} is not there or not a directory", path),
-                "check TUGLINE_RUNTIME_DIR and TUGLINE_SOCKET_PATH", std::move(context));
-  if (reason == EMFILE || reason == ENFILE)
-    throw Error(ErrorCode::out_of_memory, fmt::format("no descriptor left to open {}", path),
-                "close descriptors, or raise the limit: ulimit -n", std::move(context));
-  throw Error(ErrorCode::system, fmt::format("{} failed for {}", call, path),
-              "check that the file system is mounted, has room, and supports sockets", std::move(context));
-}
-
-void make_directory(const std::string& path) {
-  if (::mkdir(path.c_str(), 0700) == 0 || errno == EEXIST) return;
-  if (errno != ENOENT) fail_on_path("mkdir", path, errno);
-  const auto slash = path.find_last_of('/');
-  if (slash == std::string::npos || slash == 0) fail_on_path("mkdir", path, ENOENT);
-  make_directory(path.substr(0, slash));
-  if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) fail_on_path("mkdir", path, errno);
-}
 
 // The kernel limits a socket's address to 107 characters; naming the directory by descriptor leaves them all
 // to the leaf, and the directory that was checked is the one that is used.
@@ -69,6 +41,14 @@ sockaddr_un address_of(const Place& place, int directory, std::string_view leaf)
   return address;
 }
 
+// Processes of one job may have different working directories, and a broker has none.
+std::string absolute(const std::string& path) {
+  if (path.starts_with('/')) return path;
+  std::array<char, PATH_MAX> folder;
+  if (::getcwd(folder.data(), folder.size()) == nullptr) fail_on_path("getcwd", path, errno);
+  return std::string(folder.data()) + "/" + path;
+}
+
 base::UniqueFd make_socket() {
   base::UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket) fail_on_path("socket", "a local socket", errno);
@@ -77,10 +57,40 @@ base::UniqueFd make_socket() {
 
 void unlink_if_there(const Place& place, int directory, const std::string& leaf) {
   if (::unlinkat(directory, leaf.c_str(), 0) != 0 && errno != ENOENT)
-    fail_on_path("unlink", place.directory + "/" + leaf, errno);
+    fail_on_path("unlink", named_by_user(place), errno);
 }
 
 }  // namespace
+
+void fail_on_path(const char* call, const std::string& path, int reason) {
+  ErrorContext context{.operation = fmt::format("{} {}", call, path), .native_code = reason};
+  if (reason == EROFS)
+    throw Error(ErrorCode::permission_denied, fmt::format("{} is on a read-only file system", path),
+                "set TUGLINE_RUNTIME_DIR to a directory that this user may write", std::move(context));
+  if (reason == EACCES || reason == EPERM)
+    throw Error(ErrorCode::permission_denied, fmt::format("no permission for {}", path),
+                "set TUGLINE_RUNTIME_DIR to a directory that this user may write", std::move(context));
+  if (reason == ENOSPC || reason == EDQUOT)
+    throw Error(
+        ErrorCode::system,
+        fmt::format("no room for a broker's socket and token in {}: {}", path,
+                    reason == ENOSPC ? "ENOSPC, its file system is full" : "EDQUOT, the quota is used up"),
+        "free space or files there (df, df -i), or set TUGLINE_RUNTIME_DIR to another file system",
+        std::move(context));
+  if (reason == ENOENT || reason == ENOTDIR)
+    throw Error(ErrorCode::not_found, fmt::format("{} is not there or not a directory", path),
+                "check TUGLINE_RUNTIME_DIR and TUGLINE_SOCKET_PATH", std::move(context));
+  if (reason == EMFILE || reason == ENFILE)
+    throw Error(ErrorCode::out_of_memory, Remedy::fix_call,
+                fmt::format("no descriptor left to open {}", path),
+                "close descriptors, or raise the limit: ulimit -n", std::move(context));
+  throw Error(ErrorCode::system, fmt::format("{} failed for {}", call, path),
+              "check that the file system is mounted, has room, and supports sockets", std::move(context));
+}
+
+const std::string& named_by_user(const Place& place) {
+  return place.derived_from_job ? place.runtime_directory : place.directory;
+}
 
 void check_job_name(std::string_view job) {
   const auto allowed = [](char c) {
@@ -97,8 +107,10 @@ void check_job_name(std::string_view job) {
 }
 
 std::string runtime_directory() {
-  if (const auto& set = base::settings().runtime_dir; !set.empty()) return set;
-  if (const char* xdg = std::getenv("XDG_RUNTIME_DIR"); xdg != nullptr && xdg[0] == '/')
+  if (const auto& set = base::settings().runtime_dir; !set.empty()) return absolute(set);
+  // Stale in many containers and after su.
+  if (const char* xdg = std::getenv("XDG_RUNTIME_DIR");
+      xdg != nullptr && xdg[0] == '/' && ::access(xdg, W_OK | X_OK) == 0)
     return std::string(xdg) + "/tugline";
   const auto user = std::to_string(::geteuid());
   const auto run_user = "/run/user/" + user;
@@ -110,16 +122,16 @@ Place place_of(std::string_view socket_path, std::string_view job) {
   Place place;
   if (socket_path.empty()) {
     check_job_name(job);
-    place.directory = runtime_directory() + "/" + std::string(job);
+    place.runtime_directory = runtime_directory();
+    place.directory = place.runtime_directory + "/" + std::string(job);
     place.socket_name = kSocketName;
     place.socket_path = place.directory + "/" + place.socket_name;
     place.derived_from_job = true;
   } else {
-    const auto slash = socket_path.find_last_of('/');
-    place.directory = slash == std::string_view::npos ? "." : std::string(socket_path.substr(0, slash));
-    if (slash == 0) place.directory = "/";
-    place.socket_name = socket_path.substr(slash == std::string_view::npos ? 0 : slash + 1);
-    place.socket_path = socket_path;
+    place.socket_path = absolute(std::string(socket_path));
+    const auto slash = place.socket_path.find_last_of('/');
+    place.directory = slash == 0 ? "/" : place.socket_path.substr(0, slash);
+    place.socket_name = place.socket_path.substr(slash + 1);
   }
   if (place.socket_name.empty() || place.socket_name == "." || place.socket_name == ".." ||
       place.socket_path.find('\0') != std::string::npos)
@@ -142,63 +154,6 @@ Place place_of(std::string_view socket_path, std::string_view job) {
   return place;
 }
 
-base::UniqueFd open_directory(const Place& place, Missing missing) {
-  if (missing == Missing::make) make_directory(place.directory);
-  base::UniqueFd directory(::open(place.directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  if (!directory) {
-    const int reason = errno;
-    if (reason == ENOENT) return {};
-    if (reason == ELOOP || reason == ENOTDIR)
-      throw Error(ErrorCode::permission_denied,
-                  fmt::format("{} is a symbolic link or not a directory", place.directory),
-                  "remove it, or set TUGLINE_RUNTIME_DIR to a directory of your own",
-                  {.operation = "open", .native_code = reason});
-    fail_on_path("open", place.directory, reason);
-  }
-  struct stat status {};
-  if (::fstat(directory.get(), &status) != 0) fail_on_path("fstat", place.directory, errno);
-  if (status.st_uid != ::geteuid())
-    throw Error(ErrorCode::permission_denied,
-                fmt::format("{} belongs to user {}, this process runs as user {}", place.directory,
-                            status.st_uid, ::geteuid()),
-                "run as the user who started the job, or set TUGLINE_RUNTIME_DIR to a directory of your own");
-  if ((status.st_mode & 077) != 0)
-    throw Error(ErrorCode::permission_denied,
-                fmt::format("{} has mode {:04o}: others could reach the broker", place.directory,
-                            status.st_mode & 07777),
-                fmt::format("chmod 700 {}, or name a directory that does not exist yet", place.directory));
-  return directory;
-}
-
-bool lock_directory(const Place& place, int directory) {
-  while (::flock(directory, LOCK_EX | LOCK_NB) != 0) {
-    if (errno == EWOULDBLOCK) return false;
-    if (errno != EINTR) fail_on_path("flock", place.directory, errno);
-  }
-  // A broker that ends removes its directory while it holds the lock: what is locked may be gone.
-  struct stat held {};
-  struct stat named {};
-  if (::fstat(directory, &held) != 0) fail_on_path("fstat", place.directory, errno);
-  return ::lstat(place.directory.c_str(), &named) == 0 && held.st_ino == named.st_ino &&
-         held.st_dev == named.st_dev;
-}
-
-base::UniqueFd claim_directory(const Place& place) {
-  constexpr std::uint64_t kEndingTakesAtMostNs = 1'000'000'000;
-  const auto deadline = base::monotonic_ns() + kEndingTakesAtMostNs;
-  for (;;) {
-    auto directory = open_directory(place, Missing::make);
-    if (directory && lock_directory(place, directory.get())) return directory;
-    int reason = 0;
-    const bool serves = directory && connect_to(place, directory.get(), reason);
-    if (serves || base::monotonic_ns() > deadline)
-      throw Error(ErrorCode::already_exists, fmt::format("another broker serves {}", place.socket_path),
-                  "join that job, end it first, or use another job name");
-    // Locked, but nobody accepts: it ends, and the lock with it.
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-}
-
 base::UniqueFd connect_to(const Place& place, int directory, int& native_code) {
   const auto address = address_of(place, directory, place.socket_name);
   auto socket = make_socket();
@@ -217,13 +172,13 @@ base::UniqueFd listen_at(const Place& place, int directory) {
   const auto address = address_of(place, directory, unfinished);
   auto socket = make_socket();
   if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0)
-    fail_on_path("bind", place.socket_path, errno);
+    fail_on_path("bind", named_by_user(place), errno);
   // Not by umask: that belongs to the whole process. Nobody else can reach into the directory meanwhile.
   if (::fchmodat(directory, unfinished.c_str(), 0600, 0) != 0)
-    fail_on_path("chmod", place.socket_path, errno);
+    fail_on_path("chmod", named_by_user(place), errno);
   if (::listen(socket.get(), SOMAXCONN) != 0) fail_on_path("listen", place.socket_path, errno);
   if (::renameat(directory, unfinished.c_str(), directory, place.socket_name.c_str()) != 0)
-    fail_on_path("rename", place.socket_path, errno);
+    fail_on_path("rename", named_by_user(place), errno);
   return socket;
 }
 
@@ -233,11 +188,12 @@ void write_token(const Place& place, int directory, std::string_view token_hex) 
   unlink_if_there(place, directory, unfinished);
   base::UniqueFd file(
       ::openat(directory, unfinished.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
-  if (!file) fail_on_path("open", place.directory + "/" + unfinished, errno);
-  if (::write(file.get(), token_hex.data(), token_hex.size()) != static_cast<ssize_t>(token_hex.size()))
-    fail_on_path("write", place.directory + "/" + unfinished, errno);
+  if (!file) fail_on_path("open", named_by_user(place), errno);
+  const auto written = ::write(file.get(), token_hex.data(), token_hex.size());
+  if (written != static_cast<ssize_t>(token_hex.size()))
+    fail_on_path("write", named_by_user(place), written < 0 ? errno : ENOSPC);
   if (::renameat(directory, unfinished.c_str(), directory, leaf.c_str()) != 0)
-    fail_on_path("rename", place.directory + "/" + leaf, errno);
+    fail_on_path("rename", named_by_user(place), errno);
 }
 
 std::string read_token(const Place& place, int directory) {

@@ -19,6 +19,7 @@
 #include "broker/identity.h"
 #include "broker/server.h"
 #include "broker/spawn.h"
+#include "broker/start_report.h"
 #include "tugline/error.h"
 
 namespace tugline::broker {
@@ -64,10 +65,7 @@ base::UniqueFd handed_over(int descriptor) {
   return base::UniqueFd(descriptor);
 }
 
-}  // namespace
-
-int broker_main(const BrokerOptions& options) {
-  ::umask(077);
+void serve(const BrokerOptions& options, StartReport& report) {
   raise_descriptor_limit();
   const auto& settings = base::settings();
   ServerOptions server_options;
@@ -86,7 +84,24 @@ int broker_main(const BrokerOptions& options) {
   const Running stoppable(server);
   take_signals();
   if (options.on_ready) options.on_ready(place.socket_path);
+  report.serves();
+  // Nobody else looks after what was left by starts that were killed.
+  if (place.derived_from_job) remove_left_overs(place.runtime_directory);
   server.run();
+}
+
+}  // namespace
+
+int broker_main(const BrokerOptions& options) {
+  ::umask(077);
+  StartReport report;
+  if (options.scope == Scope::job_scoped) report = StartReport(handed_over(kReportDescriptor));
+  try {
+    serve(options, report);
+  } catch (const Error& error) {
+    report.failed(error);
+    throw;
+  }
   return 0;
 }
 

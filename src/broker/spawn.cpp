@@ -6,7 +6,9 @@
 #include <fmt/format.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -22,6 +24,7 @@
 #include <vector>
 
 #include "base/settings.h"
+#include "broker/start_report.h"
 #include "tugline/error.h"
 
 namespace tugline::broker {
@@ -52,7 +55,8 @@ struct Recipe {
   int null = -1;
   int directory = -1;
   int owner = -1;
-  int report = -1;  // close-on-exec: the parent reads errno, or the end
+  int report = -1;
+  int text = -1;  // becomes standard error
 };
 
 void add_pointers(std::vector<std::string>& texts, std::vector<char*>& out) {
@@ -87,34 +91,51 @@ void reset_process_state() noexcept {
   ::umask(077);
 }
 
-[[noreturn]] void report_and_exit(int pipe) noexcept {
+[[noreturn]] void report_and_exit(const Recipe& recipe, int socket, StartStage stage) noexcept {
   const int reason = errno;
-  const auto written = ::write(pipe, &reason, sizeof(reason));
-  ::_exit(written == sizeof(reason) ? 126 : 127);
+  // This copy would hold the lock for a moment longer than the starter, who tidies up.
+  ::flock(stage == StartStage::execve ? kLockedDirectoryDescriptor : recipe.directory, LOCK_UN);
+  report_stage(socket, stage, reason);
+  ::_exit(127);
+}
+
+// As many descriptors as allowed: the soft limit is the starter's affair, the broker raises its own too.
+void raise_descriptor_limit() noexcept {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 [[noreturn]] void become_broker(const Recipe& recipe) noexcept {
   reset_process_state();
+  raise_descriptor_limit();
   // Out of the way of the numbers that they get below.
-  constexpr int kAbove = 16;
-  const int null = ::fcntl(recipe.null, F_DUPFD, kAbove);
-  const int directory = ::fcntl(recipe.directory, F_DUPFD, kAbove);
-  const int owner = recipe.owner < 0 ? null : ::fcntl(recipe.owner, F_DUPFD, kAbove);
-  const int report = ::fcntl(recipe.report, F_DUPFD, kAbove);
-  constexpr int kReport = kOwnerDescriptor + 1;
-  if (null < 0 || directory < 0 || owner < 0 || report < 0 || ::dup2(null, 0) < 0 || ::dup2(null, 1) < 0 ||
-      ::dup2(null, 2) < 0 || ::dup2(directory, kLockedDirectoryDescriptor) < 0 ||
-      ::dup2(owner, kOwnerDescriptor) < 0 || ::dup3(report, kReport, O_CLOEXEC) < 0 || ::chdir("/") != 0)
-    report_and_exit(recipe.report);
-  close_from(kReport + 1);
+  constexpr int kAbove = kReportDescriptor + 1;
+  const auto duplicate = [](int descriptor) {
+    const int result = ::fcntl(descriptor, F_DUPFD, kAbove);
+    if (result < 0 && errno == EINVAL) errno = EMFILE;  // the limit is below kAbove
+    return result;
+  };
+  const int report = duplicate(recipe.report);
+  if (report < 0) report_and_exit(recipe, recipe.report, StartStage::descriptors);
+  const int null = duplicate(recipe.null);
+  const int directory = duplicate(recipe.directory);
+  const int owner = recipe.owner < 0 ? null : duplicate(recipe.owner);
+  const int text = duplicate(recipe.text);
+  if (null < 0 || directory < 0 || owner < 0 || text < 0 || ::dup2(null, 0) < 0 || ::dup2(null, 1) < 0 ||
+      ::dup2(text, 2) < 0 || ::dup2(directory, kLockedDirectoryDescriptor) < 0 ||
+      ::dup2(owner, kOwnerDescriptor) < 0 || ::dup2(report, kReportDescriptor) < 0 || ::chdir("/") != 0)
+    report_and_exit(recipe, report, StartStage::descriptors);
+  close_from(kReportDescriptor + 1);
   ::execve(recipe.program.c_str(), recipe.argv.data(), recipe.envp.data());
-  report_and_exit(kReport);
+  report_and_exit(recipe, kReportDescriptor, StartStage::execve);
 }
 
 [[noreturn]] void leave_session_and_fork(const Recipe& recipe) noexcept {
   ::setsid();
   const pid_t child = ::fork();
-  if (child < 0) report_and_exit(recipe.report);
+  if (child < 0) report_and_exit(recipe, recipe.report, StartStage::fork);
   if (child == 0) become_broker(recipe);
   ::_exit(0);
 }
@@ -157,14 +178,14 @@ std::string find_broker_program() {
               "install it, set TUGLINE_BROKER_BIN to its path, or start the job with `tugline run`");
 }
 
-void spawn_broker(SpawnRequest request) {
+void spawn_broker(SpawnRequest request, std::uint64_t deadline_ns) {
   Recipe recipe;
   recipe.program = find_broker_program();
   recipe.arguments = {"tugline", "broker", "--job-scoped"};
   recipe.environment = {"PATH=/usr/local/bin:/usr/bin:/bin"};
   if (!request.job.empty()) recipe.arguments.insert(recipe.arguments.end(), {"--job", request.job});
   if (request.place.derived_from_job)
-    recipe.environment.push_back("TUGLINE_RUNTIME_DIR=" + absolute(folder_of(request.place.directory)));
+    recipe.environment.push_back("TUGLINE_RUNTIME_DIR=" + absolute(request.place.runtime_directory));
   else
     recipe.arguments.insert(recipe.arguments.end(), {"--socket", absolute(request.place.directory) + "/" +
                                                                      request.place.socket_name});
@@ -179,36 +200,41 @@ void spawn_broker(SpawnRequest request) {
 
   const auto fail = [&recipe](const char* call, int reason) {
     ErrorContext context{.operation = call, .native_code = reason};
-    if (reason == EMFILE || reason == ENFILE || reason == EAGAIN || reason == ENOMEM)
+    if (reason == EMFILE || reason == ENFILE)
+      throw Error(ErrorCode::out_of_memory, Remedy::fix_call, "no descriptor left to start a broker",
+                  "close descriptors, or raise the limit: ulimit -n", std::move(context));
+    if (reason == EAGAIN || reason == ENOMEM)
       throw Error(ErrorCode::out_of_memory, "no room for the broker's process",
-                  "raise the limits of processes and open files (ulimit -u, -n)", std::move(context));
+                  "raise the limit of processes (ulimit -u), or free memory", std::move(context));
     throw Error(ErrorCode::system, fmt::format("cannot start the broker {}", recipe.program),
                 "check that it can be executed, or set TUGLINE_BROKER_BIN", std::move(context));
   };
   base::UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
-  int ends[2];
   if (!null) fail("open /dev/null", errno);
-  if (::pipe2(ends, O_CLOEXEC) != 0) fail("pipe2", errno);
-  base::UniqueFd read_end(ends[0]);
-  base::UniqueFd write_end(ends[1]);
+  StartChannel channel;
+  int report[2];
+  int text[2];
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, report) != 0) fail("socketpair", errno);
+  channel.report.reset(report[0]);
+  base::UniqueFd report_end(report[1]);
+  if (::pipe2(text, O_CLOEXEC) != 0) fail("pipe2", errno);
+  channel.text.reset(text[0]);
+  base::UniqueFd text_end(text[1]);
   recipe.null = null.get();
   recipe.directory = request.locked_directory.get();
   recipe.owner = request.owner.get();
-  recipe.report = write_end.get();
+  recipe.report = report_end.get();
+  recipe.text = text_end.get();
 
   const pid_t child = ::fork();
   if (child < 0) fail("fork", errno);
   if (child == 0) leave_session_and_fork(recipe);
-  write_end.reset();
+  report_end.reset();
+  text_end.reset();
   // The child only forks; that it may have been reaped by a SIGCHLD handler of the program is no matter.
   while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
   }
-  int reason = 0;
-  ssize_t bytes;
-  do {
-    bytes = ::read(read_end.get(), &reason, sizeof(reason));
-  } while (bytes < 0 && errno == EINTR);
-  if (bytes == sizeof(reason)) fail("execve", reason);
+  wait_until_it_serves(channel, recipe.program, request.place.socket_path, deadline_ns);
 }
 
 }  // namespace tugline::broker

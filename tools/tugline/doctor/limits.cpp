@@ -23,8 +23,7 @@ std::string shown(rlim_t limit) {
 Finding check_descriptors(int ranks) {
   rlimit limit{};
   ::getrlimit(RLIMIT_NOFILE, &limit);
-  // `tugline run` holds two pipes a rank, the broker a socket, a pidfd and a segment or two.
-  auto need = static_cast<rlim_t>(32 + 4 * ranks);
+  const auto need = descriptors_needed(ranks);
   Finding finding{"descriptors", Level::ok,
                   fmt::format("{} open descriptors allowed ({} at most); {} ranks need about {}",
                               shown(limit.rlim_cur), shown(limit.rlim_max), ranks, need),

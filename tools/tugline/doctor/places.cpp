@@ -5,16 +5,14 @@
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/uio.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <optional>
 
 #include "broker/place.h"
 #include "doctor/finding.h"
@@ -38,35 +36,23 @@ std::string first_line(const char* path) {
 /// Makes a broker's directory with a socket in it, as a job would, and takes both away again.
 Finding check_runtime_directory() {
   Finding finding{"runtime directory", Level::ok, "", ""};
+  std::optional<broker::Place> place;
+  broker::Made made;
   try {
-    std::string job = fmt::format("doctor-{}", ::getpid());
-    auto place = broker::place_of("", job);
-    auto directory = broker::open_directory(place, broker::Missing::make);
-    // No write_token: a doctor leaves no secret behind even if it is killed here.
-    int code = 0;
-    {
-      base::UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-      sockaddr_un address{};
-      address.sun_family = AF_UNIX;
-      std::string path = fmt::format("/proc/self/fd/{}/{}", directory.get(), place.socket_name);
-      std::memcpy(address.sun_path, path.data(), path.size());
-      if (!socket || ::bind(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0)
-        code = errno;
-      ::unlinkat(directory.get(), place.socket_name.c_str(), 0);
-    }
-    ::rmdir(place.directory.c_str());
+    place = broker::place_of("", fmt::format("doctor-{}", ::getpid()));
+    auto directory = broker::claim_directory(*place, &made);
+    // No secret, but as long as one: a file system may have room for the names alone.
+    broker::write_token(*place, directory.get(), std::string(2 * core::kTokenBytes, '0'));
+    broker::listen_at(*place, directory.get());
     finding.evidence = fmt::format("{} is this user's alone and takes sockets, for example {}",
-                                   broker::runtime_directory(), place.socket_path);
-    if (code != 0) {
-      finding.level = Level::serious;
-      finding.evidence = fmt::format("no socket can be made at {}: {}", place.socket_path, reason(code));
-      finding.fix = "set TUGLINE_RUNTIME_DIR to a directory on a local file system, for example below /tmp";
-    }
+                                   broker::runtime_directory(), place->socket_path);
   } catch (const Error& error) {
     finding.level = Level::serious;
     finding.evidence = error.what_failed();
     finding.fix = error.what_to_do();
   }
+  // With the lock gone it is like any that a broker left.
+  if (place) broker::remove_if_dead(*place, made);
   return finding;
 }
 

@@ -24,6 +24,8 @@ std::vector<std::string> environment_of(const RankEnvironment& common, int rank)
   set("TUGLINE_LOCAL_RANK", number);
   set("TUGLINE_JOB", common.job);
   set("TUGLINE_SOCKET_PATH", common.socket_path);
+  // A rank that comes after the broker's end would be alone with one of its own.
+  set("TUGLINE_SPAWN_BROKER", "off");
   variables.erase("TUGLINE_TOKEN");
   if (!common.token.empty()) set("TUGLINE_TOKEN", common.token);
   set("RANK", number);

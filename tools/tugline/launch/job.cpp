@@ -13,6 +13,7 @@
 #include "broker/broker_process.h"
 #include "broker/launcher_link.h"
 #include "launch/environment.h"
+#include "launch/machine.h"
 #include "standard_output.h"
 #include "tugline/error.h"
 
@@ -50,6 +51,7 @@ void require_device(DeviceChoice device) {
 LaunchResult launch_job(const JobRequest& request) {
   require_device(request.device);
   base::settings();  // a wrong one is an error here, before a broker and ranks find the same
+  require_descriptors(request.ranks);
   RankEnvironment common{.size = request.ranks, .master_port = free_port(), .added = request.environment};
   std::optional<broker::BrokerProcess> broker;
   if (request.broker_socket.empty()) {

@@ -82,7 +82,7 @@ class Launcher {
 
  private:
   void start() {
-    DescriptorRoom room(request_.prefix == Prefix::rank ? 2 * request_.ranks : 0);
+    DescriptorRoom room(request_.ranks);
     auto null_in = open_null(O_RDONLY);
     std::vector<Spawned> starting;  // several at a time: each takes a descriptor until its program runs
     bool use_input = ::isatty(0) == 0;
@@ -118,7 +118,7 @@ class Launcher {
     int ends[2];
     if (::pipe2(ends, O_CLOEXEC) != 0) {
       throw Error(ErrorCode::out_of_memory, "cannot make a pipe for a rank's output",
-                  "raise the limit of open descriptors (ulimit -n), start fewer ranks, or give --no-prefix",
+                  "raise the limit of open descriptors (ulimit -n), or start fewer ranks",
                   {.native_code = errno});
     }
     writing.reset(ends[1]);
@@ -185,6 +185,10 @@ class Launcher {
       reap();
       return;
     }
+    if (signal == SIGTSTP) {
+      suspend();
+      return;
+    }
     stop_signal_ = signal;
     if (stopping_) {
       signal_all(SIGKILL);  // asked twice: no more patience
@@ -192,6 +196,13 @@ class Launcher {
     } else {
       stop();
     }
+  }
+
+  /// Ctrl-Z reaches this process's group only, and the ranks have groups of their own.
+  void suspend() {
+    signal_all(SIGSTOP);
+    ::raise(SIGSTOP);
+    signal_all(SIGCONT);
   }
 
   void stop() {
@@ -265,7 +276,7 @@ class Launcher {
         // The end of children is told by SIGCHLD; grandchildren come to this process only after it, untold.
         pollfd signal{signals_.descriptor(), POLLIN, 0};
         if (!tree_ended_) ::poll(&signal, 1, 10);
-        while (int came = signals_.take()) kill_now_ = kill_now_ || came != SIGCHLD;
+        while (int came = signals_.take()) kill_now_ = kill_now_ || (came != SIGCHLD && came != SIGTSTP);
       }
     } catch (const std::exception& error) {
       error_sink_->add(fmt::format("{}\n", error.what()));

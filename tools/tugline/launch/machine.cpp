@@ -38,21 +38,32 @@ std::vector<int> allowed_cpus() {
               "check the container's cpuset", {.native_code = errno});
 }
 
-DescriptorRoom::DescriptorRoom(int more) {
-  ::getrlimit(RLIMIT_NOFILE, &before_);
-  // Own ones: standard streams, signals, a pipe per start, what the caller of this program left open.
+rlim_t descriptors_needed(int ranks) noexcept {
+  // Standard streams, signals, a pipe per start, what the caller left open; the broker's own and its reserve.
   constexpr rlim_t kOwn = 32;
-  auto need = static_cast<rlim_t>(more) + kOwn;
+  return kOwn + 2 * static_cast<rlim_t>(ranks);
+}
+
+void require_descriptors(int ranks) {
+  rlimit limit{};
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  if (limit.rlim_max >= descriptors_needed(ranks)) return;
+  throw Error(
+      ErrorCode::out_of_memory, Remedy::fix_call,
+      fmt::format("{} open descriptors are needed for {} ranks, {} are allowed", descriptors_needed(ranks),
+                  ranks, limit.rlim_max),
+      fmt::format("raise the limit (ulimit -Hn {}), or start fewer ranks", descriptors_needed(ranks)));
+}
+
+DescriptorRoom::DescriptorRoom(int ranks) {
+  require_descriptors(ranks);
+  ::getrlimit(RLIMIT_NOFILE, &before_);
+  const auto need = descriptors_needed(ranks);
   if (before_.rlim_cur >= need) return;
-  if (before_.rlim_max < need) {
-    throw Error(ErrorCode::out_of_memory,
-                fmt::format("{} open descriptors are needed, {} are allowed", need, before_.rlim_max),
-                "raise the limit (ulimit -Hn), start fewer ranks, or give --no-prefix");
-  }
   rlimit raised{need, before_.rlim_max};
   if (::setrlimit(RLIMIT_NOFILE, &raised) != 0) {
     throw Error(ErrorCode::system, fmt::format("cannot raise the limit of open descriptors to {}", need),
-                "start fewer ranks, or give --no-prefix", {.native_code = errno});
+                "start fewer ranks", {.native_code = errno});
   }
 }
 

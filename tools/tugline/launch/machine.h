@@ -15,11 +15,17 @@ bool same_file(int left, int right) noexcept;
 /// True when the descriptor is a terminal and NO_COLOR is unset or empty.
 bool use_colour(int descriptor) noexcept;
 
-/// Raises this process's limit of open descriptors, if need be, so that `more` can be opened.
+/// How many descriptors a process of a job may have to open: this one has its own and two pipes a rank, the
+/// broker a socket and a pidfd a rank, segments, and room for members to come.
+rlim_t descriptors_needed(int ranks) noexcept;
+/// Throws Error{out_of_memory} with the limit and the need when the hard limit is too low for a job.
+void require_descriptors(int ranks);
+
+/// Raises this process's limit of open descriptors, if need be, to what a job needs.
 class DescriptorRoom {
  public:
-  /// Throws Error{out_of_memory} with the limit and the need when the hard limit is too low.
-  explicit DescriptorRoom(int more);
+  /// Throws as require_descriptors() does.
+  explicit DescriptorRoom(int ranks);
   /// The limit as it was: what children should get.
   const rlimit& before() const noexcept { return before_; }
 

@@ -12,7 +12,7 @@ namespace tugline::cli {
 Signals::Signals() {
   sigset_t set;
   sigemptyset(&set);
-  for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) {
+  for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGCHLD}) {
     struct sigaction before {};
     // Who runs it under nohup, or in the background of a script, wants these ignored; blocked they would
     // come.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// SIGINT, SIGTERM, SIGHUP and SIGCHLD as something to poll.
+// SIGINT, SIGTERM, SIGHUP, SIGTSTP and SIGCHLD as something to poll.
 #pragma once
 
 #include <csignal>
@@ -8,7 +8,7 @@
 
 namespace tugline::cli {
 
-/// Blocks the four signals for the calling thread while it lives, and ignores SIGPIPE.
+/// Blocks these signals for the calling thread while it lives, and ignores SIGPIPE.
 class Signals {
  public:
   Signals();
