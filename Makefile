@@ -6,25 +6,31 @@
 build: bootstrap
 	scripts/build release
 
-demo: build
+# Each builds what it runs, and nothing else.
+demo: bootstrap
+	scripts/build release tugline_command train_fashion
 	scripts/demo
 
 test:
 	scripts/test
 
-bench: build
+bench: bootstrap
+	scripts/build release tugline_command benchmarks
 	scripts/bench
 
-bench-peers: build
+bench-peers: bootstrap
+	scripts/build release tugline_command
 	scripts/bench_peers
 
 lint:
 	scripts/lint
 
-soak: build
+soak: bootstrap
+	scripts/build release tugline_command process_worker
 	scripts/soak
 
-chaos: build
+chaos: bootstrap
+	scripts/build release tugline_command process_worker
 	scripts/chaos
 
 bootstrap:

@@ -10,6 +10,7 @@ import time
 from chaoslib import histories
 from chaoslib.machine import GONE_LIMIT_S, Broken, processes_with, wait_until
 from chaoslib.rank import PLACES, WORDS, Rank
+from ending import dies_with_me
 
 END_LIMIT_S = 60  # for a job to end after the kill; a hang ends it
 START_LIMIT_S = 60
@@ -82,8 +83,8 @@ class Job:
             cases = " ".join(f"{rank.number}) exec {worker} {' '.join(rank.arguments(self))} 2>{rank.error_path} ;;"
                              for rank in self.ranks)
             self.launched = subprocess.Popen(
-                [self.harness.programs["tugline"], "run", "-n", str(self.size), "--allow-lost", "--", "sh", "-c",
-                 f"case $TUGLINE_RANK in {cases} esac"], env=environment, stdin=subprocess.DEVNULL,
+                dies_with_me([self.harness.programs["tugline"], "run", "-n", str(self.size), "--allow-lost", "--", "sh",
+                              "-c", f"case $TUGLINE_RANK in {cases} esac"]), env=environment, stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL, stderr=open(self.folder / "run.error", "w", encoding="utf-8"))
             return
         if self.launcher == "standing":
@@ -92,7 +93,8 @@ class Job:
         for rank in self.ranks:
             own = dict(environment, TUGLINE_RANK=str(rank.number), TUGLINE_SIZE=str(self.size))
             with open(rank.error_path, "w", encoding="utf-8") as error:
-                rank.process = subprocess.Popen([worker, *rank.arguments(self)], env=own, stdin=subprocess.DEVNULL,
+                command = dies_with_me([worker, *rank.arguments(self)], "KILL")
+                rank.process = subprocess.Popen(command, env=own, stdin=subprocess.DEVNULL,
                                                 stdout=subprocess.DEVNULL, stderr=error)
 
     def check_that_all_run(self):

@@ -5,6 +5,8 @@ import pathlib
 import subprocess
 import time
 
+from ending import dies_with_me
+
 GONE_LIMIT_S = 10  # for sockets, directories and brokers to go after a job
 
 
@@ -49,8 +51,9 @@ class Broker:
         self.name = f"chaos-{os.getpid()}"
         self.socket = folder / "broker" / "broker.sock"
         self.error = open(folder / "broker.error", "w", encoding="utf-8")
-        self.process = subprocess.Popen([programs["tugline"], "broker", "--job", self.name, "--socket", self.socket],
-                                        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self.error, text=True)
+        command = dies_with_me([programs["tugline"], "broker", "--job", self.name, "--socket", self.socket])
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self.error,
+                                        text=True)
         line = self.process.stdout.readline().strip()
         if line != str(self.socket):
             raise Broken(f"the broker did not start: {(folder / 'broker.error').read_text(encoding='utf-8')}")
