@@ -40,6 +40,8 @@ IMPURE = re.compile(r"^(thread|mutex|shared_mutex|condition_variable|future|sema
                     r"ctime|time\.h|unistd\.h|fcntl\.h|poll\.h|signal\.h|csignal|pthread\.h|sched\.h|random|"
                     r"filesystem|fstream|sys/.*|linux/.*|"
                     r"base/(clock|futex|shared_memory|settings|log|cgroup|kernel|random|launcher)\.h)$")
+# Buffered output loses what cannot be written; tools/ writes standard output in one place, which looks.
+UNCHECKED_OUTPUT = re.compile(r"\bstd::(cout|puts|putchar|printf)\b|\bfmt::print\((?!stderr\b)|\bstdout\b")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 CODE = {".h", ".hpp", ".cpp", ".cc", ".c", ".cu", ".cuh"}
 LICENSED = CODE | {".py", ".sh", ".cmake"}
@@ -131,6 +133,10 @@ def check_file(path, text):
         for number, line in enumerate(lines, 1):
             if UNFINISHED.search(line):
                 yield f"{path}:{number}: unfinished work is not kept in the code: {line.strip()}"
+    if path.startswith("tools/") and suffix in CODE:
+        for number, line in enumerate(lines, 1):
+            if UNCHECKED_OUTPUT.search(line.split("//")[0]):
+                yield f"{path}:{number}: standard output is written by write_output() only: {line.strip()}"
     if path.split("/")[0] in ("src", "tools", "include", "examples") and suffix in CODE and len(lines) > LONGEST:
         yield f"{path}:{LONGEST}: {len(lines)} lines, more than {LONGEST}"
 

@@ -104,6 +104,12 @@ class CheckFloorsTest(unittest.TestCase):
     def test_unfinished_work(self):
         self.expect_one(["unfinished"], {"src/base/clock.h": HEAD + "// TO" + "DO later\n"})
 
+    def test_unchecked_output_of_a_tool(self):
+        page = CLEAN["docs/architecture.md"] + "- `tools/tugline/show.cpp` — text\n"
+        for line in ('fmt::print("{}", text);', 'fmt::print(stdout, "x");', "std::cout << text;"):
+            self.expect_one(["write_output"], {"tools/tugline/show.cpp": HEAD + line + "\n",
+                                               "docs/architecture.md": page})
+
     def test_page_misses_a_file(self):
         self.expect_one(["src/core/new.h has no line"], {"src/core/new.h": HEAD})
 
