@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include <cerrno>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -75,6 +76,12 @@ std::string variable_or(const Environment& environment, const std::string& name,
 
 /// The file's text, or none when there is no such file.
 std::optional<SettingsFile> read_file(const std::string& path) {
+  // A directory opens like a file and reads like an empty one.
+  std::error_code unknown;
+  if (std::filesystem::is_directory(path, unknown))
+    throw Error(ErrorCode::system, fmt::format("the settings file {} is a directory", path),
+                "name a file in TUGLINE_CONFIG_FILE, or move the directory away",
+                {.operation = "reading settings", .native_code = EISDIR});
   errno = 0;
   std::ifstream stream(path);
   if (!stream) {

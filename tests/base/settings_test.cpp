@@ -142,6 +142,12 @@ TEST(Settings, FindsTheFileInOrder) {
   EXPECT_EQ(path_of({{"HOME", home}, {"TUGLINE_CONFIG_FILE", home + "/named.toml"}}), home + "/named.toml");
   EXPECT_EQ(path_of({{"HOME", "/"}, {"XDG_CONFIG_HOME", home + "/.config"}}), home + "/.config/tugline.toml");
   try {
+    path_of({{"TUGLINE_CONFIG_FILE", home}});
+    ADD_FAILURE() << "a directory was read";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("the settings file " + home + " is a directory"));
+  }
+  try {
     path_of({{"TUGLINE_CONFIG_FILE", home + "/missing.toml"}});
     ADD_FAILURE() << "a missing file was accepted";
   } catch (const Error& error) {
