@@ -49,7 +49,7 @@ Finding check_memlock() {
       limit.rlim_cur == RLIM_INFINITY
           ? "locked memory is unlimited"
           : fmt::format(
-                "{} of locked memory allowed; the host backend locks none, GPUs and other hosts pin buffers",
+                "{} of locked memory allowed; this version locks none; GPUs and other hosts will pin buffers",
                 human_bytes(limit.rlim_cur));
   if (limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < (64U << 20U)) {
     finding.level = Level::note;
