@@ -3,12 +3,17 @@
 
 #include <fmt/format.h>
 #include <poll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
 #include "base/clock.h"
+#include "base/log.h"
+#include "base/settings.h"
+#include "broker/process_status.h"
 #include "tugline/error.h"
 
 namespace tugline::broker {
@@ -60,9 +65,19 @@ void Channel::throw_lost(std::string_view operation) const {
 }
 
 void Channel::throw_timed_out(std::string_view operation) const {
-  throw Error(ErrorCode::timed_out, fmt::format("the broker at {} did not answer in time", broker_name_),
+  throw Error(ErrorCode::timed_out,
+              fmt::format("the broker at {} did not answer in time{}", broker_name_, condition()),
               "check that the broker's process runs and is not stopped",
               {.operation = std::string(operation)});
+}
+
+std::string Channel::condition() const {
+  ucred peer{};
+  socklen_t length = sizeof(peer);
+  // 0: in a PID namespace that is not visible from here.
+  if (::getsockopt(socket_.get(), SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0 || peer.pid <= 0) return {};
+  const bool stopped = condition_of(static_cast<std::uint32_t>(peer.pid)) == ProcessCondition::stopped;
+  return stopped ? fmt::format(": its process {} is stopped", peer.pid) : std::string();
 }
 
 void Channel::send(const core::FrameWriter& frame, std::uint64_t deadline_ns, std::string_view operation,
@@ -109,6 +124,14 @@ Answer Channel::exchange(const core::FrameWriter& frame, std::uint32_t request, 
 }
 
 Answer Channel::wait(std::uint32_t request, std::uint64_t deadline_ns, std::string_view operation) {
+  // A broker answers at once, but for values that are not there yet, whose waits have limits of their own.
+  const auto report_ns =
+      operation == kGetOperation
+          ? 0
+          : static_cast<std::uint64_t>(std::chrono::nanoseconds(base::settings().report_after).count());
+  const auto began = base::monotonic_ns();
+  auto pause = report_ns;
+  auto next_report = report_ns == 0 ? deadline_ns : began + pause;
   std::unique_lock lock(mutex_);
   for (;;) {
     auto at = waiting_.find(request);
@@ -118,11 +141,18 @@ Answer Channel::wait(std::uint32_t request, std::uint64_t deadline_ns, std::stri
       return answer;
     }
     if (lost_) throw_lost(operation);
-    if (base::monotonic_ns() >= deadline_ns) throw_timed_out(operation);
+    const auto now = base::monotonic_ns();
+    if (now >= deadline_ns) throw_timed_out(operation);
+    if (now >= next_report) {
+      base::log(base::LogLevel::warn, "waiting for {} ms: answer to {} from the broker at {}{}",
+                (now - began) / 1'000'000, operation, broker_name_, condition());
+      next_report = now + (pause *= 2);
+    }
+    const auto until = std::min(deadline_ns, next_report);
     if (somebody_reads_)
-      changed_.wait_until(lock, time_point_of(deadline_ns));
+      changed_.wait_until(lock, time_point_of(until));
     else
-      read_for_all(lock, deadline_ns);
+      read_for_all(lock, until);
   }
 }
 

@@ -21,6 +21,8 @@
 
 namespace tugline::broker {
 
+inline constexpr std::string_view kGetOperation = "get value";
+
 /// A reply as it came.
 struct Answer {
   std::vector<std::byte> bytes;
@@ -55,6 +57,8 @@ class Channel {
   void read_for_all(std::unique_lock<std::mutex>& lock, std::uint64_t deadline_ns);
   void hand_out(std::unique_lock<std::mutex>& lock, Received received, const FrameBuffer& buffer);
   void give_back_late_segment(const core::FrameView& frame) noexcept;
+  /// What there is to say of a broker that does not answer; may be empty.
+  std::string condition() const;
   [[noreturn]] void throw_lost(std::string_view operation) const;
   [[noreturn]] void throw_timed_out(std::string_view operation) const;
 

@@ -122,7 +122,7 @@ class MemberClient final : public Client {
     const auto limit = in_time(std::chrono::milliseconds(wait_ms) + kAnswerDeadline);
     return channel_
         ->call<core::Value>(core::GetValue{std::string(key), static_cast<std::uint32_t>(wait_ms)}, limit,
-                            "get value")
+                            kGetOperation)
         .value;
   }
 

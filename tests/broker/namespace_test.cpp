@@ -207,6 +207,7 @@ TEST(OtherUsers, AreRefusedByTheDirectoryAndByTheBroker) {
       }),
       0);
   ASSERT_EQ(::chmod(server.directory().c_str(), 0700), 0);
+  ASSERT_EQ(::chmod(test_runtime_dir().c_str(), 0700), 0);
   EXPECT_EQ(server.join()->rank(), 0);
 }
 

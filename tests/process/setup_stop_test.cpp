@@ -147,7 +147,9 @@ TEST_F(Stop, AStoppedBrokerIsNamedByThoseWhoStart) {
   EXPECT_EQ(end.exit_code, 1);
   EXPECT_THAT(expect_three_lines(end.error, "timed_out"),
               HasSubstr("the broker at " + around_.socket_path() + " did not answer in time"));
-  EXPECT_THAT(end.error, HasSubstr("is not stopped"));
+  const auto stopped = "its process " + std::to_string(broker->pid()) + " is stopped";
+  EXPECT_THAT(end.error, AllOf(HasSubstr("did not answer in time: " + stopped + "\n"),
+                               HasSubstr("answer to join from the broker at"), HasSubstr("is not stopped")));
   broker->kill(SIGCONT);
   broker->kill(SIGTERM);
   EXPECT_EQ(broker->wait().exit_code, 0);
