@@ -130,7 +130,7 @@ class Game {
   }
 
   void step(Script& script) {
-    switch (script.byte() % 6) {
+    switch (script.byte() % 8) {
       case 0:
         connect();
         break;
@@ -166,6 +166,24 @@ class Game {
       case 5:
         turn();
         break;
+      case 6: {
+        const auto client = pick(script);
+        core::FrameWriter frame;
+        core::encode(core::AttachLauncher{}, 1, frame);
+        if (client >= 0) send(client, frame.bytes(), {});
+        break;
+      }
+      case 7: {
+        const auto client = pick(script);
+        const auto rank = static_cast<std::int32_t>(script.byte() % 9) - 1;
+        core::FrameWriter frame;
+        if (script.byte() % 3 == 0)
+          core::encode(core::RankStarts{rank}, 2, frame);
+        else
+          core::encode(core::RankEnded{rank, script.byte(), script.byte()}, 2, frame);
+        if (client >= 0) send(client, frame.bytes(), {});
+        break;
+      }
     }
   }
 
