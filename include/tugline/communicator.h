@@ -115,8 +115,8 @@ class TUGLINE_EXPORT Communicator {
   /// Settles all operations since the last agreement, of this communicator and all split from it: same
   /// outcome at every survivor. After a loss the communicator is smaller, in a new epoch, and usable at once;
   /// after an abort it is in a new epoch too. Blocks until decided. Throws stale_epoch at a rank that was
-  /// removed, and broker_lost. All enqueued operations of the family must have ended: sync their streams, or
-  /// name the stream.
+  /// removed, broker_lost, and mismatch when another rank is in an operation that this one has passed over.
+  /// All enqueued operations of the family must have ended: sync their streams, or name the stream.
   Outcome agree();
   /// As agree(), after the work enqueued on `stream` has ended. Errors of this communicator's operations on
   /// that stream are settled by the outcome and not thrown.

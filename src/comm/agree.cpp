@@ -24,8 +24,11 @@ core::Decision CommunicatorState::decide(bool complete, core::RankSet& gone_set,
   refresh();
   if (held_decision_) return *std::exchange(held_decision_, std::nullopt);
   // Open: the last call ended in a mismatch, and its post stands.
-  if (!agreement_.open()) agreement_.post(complete);
+  if (!agreement_->open()) agreement_->post(complete);
   if (anybody_sleeps(epoch.bank.header().sleepers)) ring_everyone(epoch);
+  // They may wait for this rank in an operation that it has passed over.
+  for (const auto& below : descendants())
+    if (anybody_sleeps(below->epoch_->bank.header().sleepers)) below->ring_everyone(*below->epoch_);
 
   core::Decision decision;
   bool mismatched = false;
@@ -33,7 +36,7 @@ core::Decision CommunicatorState::decide(bool complete, core::RankSet& gone_set,
     // Those who found the difference may have left by now: their going must not turn it into a loss.
     if (mismatched) return Poll::blocked;
     // Without a broker nobody new can be told apart from somebody late: what is open ends as aborted.
-    decision = broker.ok() ? agreement_.advance(gone_set) : agreement_.abort(gone_set);
+    decision = broker.ok() ? agreement_->advance(gone_set) : agreement_->abort(gone_set);
     return decision.verdict != core::Verdict::undecided ? Poll::done : Poll::blocked;
   };
   // Somebody is in an operation that this rank has passed over.
@@ -43,15 +46,18 @@ core::Decision CommunicatorState::decide(bool complete, core::RankSet& gone_set,
     return {ErrorCode::mismatch, static_cast<std::int32_t>(epoch.bank.header().failure.rank[0])};
   };
   auto alarm = [&] {
-    const Status status = mismatch();
+    Status status = agreement_passed_over(epoch);
+    if (status.code == ErrorCode::mismatch)
+      raise_passed_over(agreement_->posted(), status, describe_agreement(agreement_->posted()));
+    if (const Status recorded = mismatch(); !recorded.ok()) status = recorded;
     if (status.ok()) refresh();
     return status;
   };
   auto subject = [&]() -> WaitSubject {
     WaitSubject about;
     about.what = "post for agreement";
-    about.sequence = agreement_.last().agreement + 1;
-    const auto missing = agreement_.missing();
+    about.sequence = agreement_->last().agreement + 1;
+    const auto missing = agreement_->missing();
     for (std::uint32_t rank = 0; rank < epoch.size && about.peer < 0; ++rank)
       if (missing.has(epoch.originals[rank])) about.peer = static_cast<std::int32_t>(rank);
     return about;
@@ -73,19 +79,13 @@ core::Decision CommunicatorState::decide(bool complete, core::RankSet& gone_set,
 }
 
 Outcome CommunicatorState::agree() {
-  Call none;
-  if (busy_.exchange(true, std::memory_order_acquire))
-    throw to_error({ErrorCode::invalid_usage}, none, kName);
-  struct Release {
-    CommunicatorState& state;
-    ~Release() { state.end_exclusive(); }
-  } release{*this};
-
+  const Call none;
+  const HeldFamily held(*this, kName);
   const auto epoch = epoch_;
   core::RankSet gone_set;
   Status broker;
   const auto decision = decide(!family_failed(), gone_set, broker);
-  if (agreement_.removed()) {
+  if (agreement_->removed()) {
     const Status stale{ErrorCode::stale_epoch, static_cast<std::int32_t>(epoch->rank)};
     remember(stale);
     throw to_error(stale, none, kName);
@@ -113,25 +113,13 @@ Outcome CommunicatorState::agree() {
   // After an abort ranks may have come to different points of different operations: a fresh bank puts them in
   // step.
   if (aborted || !lost.empty()) {
-    enter_epoch(std::move(survivors));
+    enter_next_epoch(std::move(survivors));
     for (const auto& child : children_)
       if (auto state = child.lock()) state->absorb(lost_members, aborted);
   }
   std::erase_if(children_, [](const auto& child) { return child.expired(); });
   const bool changed = !lost.empty();
   return Outcome(!aborted, changed, decision.agreement, generation(), std::move(lost));
-}
-
-// A decision of the parent ends this communicator's epoch too, if it touches it.
-void CommunicatorState::absorb(const core::RankSet& lost_members, bool aborted) {
-  std::vector<std::uint32_t> survivors;
-  for (auto original : epoch_->originals) {
-    const int member = member_of(original);
-    if (member < 0 || !lost_members.has(static_cast<std::uint32_t>(member))) survivors.push_back(original);
-  }
-  if (aborted || survivors.size() != epoch_->originals.size()) enter_epoch(std::move(survivors));
-  for (const auto& child : children_)
-    if (auto state = child.lock()) state->absorb(lost_members, aborted);
 }
 
 }  // namespace tugline::comm

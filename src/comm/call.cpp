@@ -71,7 +71,7 @@ Descriptor describe(const Call& call) noexcept {
 }
 
 std::string to_text(const Descriptor& descriptor) {
-  if (descriptor == describe_agreement(descriptor.count)) return "agree()";
+  if (is_agreement(descriptor)) return "agree()";
   const auto collective = static_cast<core::Collective>((descriptor.kind & 0xff) - 1);
   if (collective == core::Collective::barrier) return "barrier()";
   std::string text = fmt::format("{}(count {}, {}", core::name_of(collective), descriptor.count,

@@ -38,9 +38,14 @@ struct Call {
   bool in_place(std::uint32_t rank) const noexcept;
 };
 
-/// Stands for agreement number `agreement` where ranks made different calls.
-constexpr Descriptor describe_agreement(std::uint64_t agreement) noexcept {
-  return {0xff, agreement};
+/// Stands for agreement number `agreement` where ranks made different calls. `generations_up`: 0 of the
+/// communicator itself, 1 of its parent and so on, kOfDescendant of one that was split from it.
+inline constexpr std::uint32_t kOfDescendant = 0xffffffff;
+constexpr Descriptor describe_agreement(std::uint64_t agreement, std::uint32_t generations_up = 0) noexcept {
+  return {0xff | std::uint64_t{generations_up} << 32, agreement};
+}
+constexpr bool is_agreement(const Descriptor& descriptor) noexcept {
+  return (descriptor.kind & 0xff) == 0xff;
 }
 
 /// What must be equal on all ranks.

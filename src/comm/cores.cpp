@@ -9,10 +9,10 @@
 
 namespace tugline::comm {
 
-void CommunicatorState::publish_cores() noexcept {
+void CommunicatorState::publish_cores(Board& board) noexcept {
   cpu_set_t mask;
   CPU_ZERO(&mask);
-  auto& cores = board_->cores[identity_.rank];
+  auto& cores = board.cores[identity_.rank];
   // A machine of more than CPU_SETSIZE cores refuses the call; then nobody spins.
   if (sched_getaffinity(0, sizeof(mask), &mask) != 0) return;
   for (std::size_t word = 0; word < CoreSet::kWords; ++word) {
@@ -26,9 +26,9 @@ void CommunicatorState::publish_cores() noexcept {
 void CommunicatorState::decide_how_to_wait() noexcept {
   std::uint64_t all[CoreSet::kWords] = {};
   for (std::uint32_t rank = 0; rank < identity_.size; ++rank) {
-    if (board_->members[rank].load(std::memory_order_acquire) == 0) return;  // not all are here: later
+    if (board().members[rank].load(std::memory_order_acquire) == 0) return;  // not all are here: later
     for (std::size_t word = 0; word < CoreSet::kWords; ++word)
-      all[word] |= board_->cores[rank].words[word].load(std::memory_order_relaxed);
+      all[word] |= board().cores[rank].words[word].load(std::memory_order_relaxed);
   }
   int cores = 0;
   for (const auto word : all) cores += std::popcount(word);

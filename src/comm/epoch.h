@@ -3,9 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
+#include "base/shared_memory.h"
 #include "broker/client.h"
 #include "comm/bank.h"
 #include "core/control.h"
@@ -13,21 +17,41 @@
 
 namespace tugline::comm {
 
+/// A communicator's board as mapped by this rank, and the segment it is a reference to.
+struct MappedBoard {
+  broker::SegmentId segment = 0;
+  base::Mapping mapping;
+
+  Board& get() const noexcept { return *static_cast<Board*>(mapping.data()); }
+};
+
+/// Names an epoch alike on all its ranks. Only decisions that all survivors obey count: those of the
+/// communicator itself, and those of the ones it was split from, which begin its own count anew, since not
+/// everybody may have heard of an agreement of its own that an ancestor's has overtaken.
+struct EpochId {
+  std::string path;  ///< "2": after two own decisions; "2.0": of a child that began in or after it
+  std::uint64_t generation = 0;  ///< grows from one to the next: the parent's << 16 | own decisions
+};
+
 struct Epoch {
-  Epoch(Bank bank_in, std::uint64_t generation_in, std::uint32_t rank_in,
+  Epoch(std::shared_ptr<const MappedBoard> board_in, Bank bank_in, EpochId id_in, std::uint32_t rank_in,
         std::vector<std::uint32_t> originals_in)
-      : bank(std::move(bank_in)),
-        generation(generation_in),
+      : board(std::move(board_in)),
+        bank(std::move(bank_in)),
+        path(std::move(id_in.path)),
+        generation(id_in.generation),
         rank(rank_in),
         size(static_cast<std::uint32_t>(originals_in.size())),
         originals(std::move(originals_in)),
         pair_sent(size),
         pair_received(size) {}
 
+  std::shared_ptr<const MappedBoard> board;  ///< outlives epochs that end by the communicator's own decision
   Bank bank;
-  broker::SegmentId segment = 0;
-  std::uint64_t generation;  ///< grows with every decision that ends an epoch
-  std::uint32_t rank;        ///< mine, in this epoch
+  broker::SegmentId segment = 0;  ///< the bank's
+  std::string path;               ///< see EpochId
+  std::uint64_t generation;
+  std::uint32_t rank;  ///< mine, in this epoch
   std::uint32_t size;
   std::vector<std::uint32_t> originals;  ///< original rank by rank
 

@@ -36,6 +36,13 @@ std::string_view text_of(core::LossCause cause) noexcept {
   return "is gone";
 }
 
+/// Zero-terminated, cut to fit.
+template <std::size_t N>
+void put_text(char (&to)[N], std::string_view text) noexcept {
+  const auto length = text.copy(to, N - 1);
+  to[length] = '\0';
+}
+
 bool matters(const Epoch& epoch, std::uint32_t rank, const Pending& pending,
              core::MemberState standing) noexcept {
   if (standing == core::MemberState::alive) return false;
@@ -50,7 +57,7 @@ bool matters(const Epoch& epoch, std::uint32_t rank, const Pending& pending,
 
 int CommunicatorState::member_of(std::uint32_t original) const noexcept {
   if (!identity_.members.empty()) return static_cast<int>(identity_.members[original]);
-  return static_cast<int>(board_->members[original].load(std::memory_order_acquire)) - 1;
+  return static_cast<int>(current()->board->get().members[original].load(std::memory_order_acquire)) - 1;
 }
 
 // alive (also when it has not come yet), left or dead.
@@ -106,7 +113,7 @@ Status CommunicatorState::failure_of(const Epoch& epoch, const Pending& pending)
     if (failure.kind == FailureKind::aborted)
       return {ErrorCode::aborted, static_cast<std::int32_t>(failure.rank[0])};
     const auto other = failure.rank[0] == epoch.rank ? failure.rank[1] : failure.rank[0];
-    return {ErrorCode::mismatch, static_cast<std::int32_t>(other), 0, failure.sequence};
+    return {ErrorCode::mismatch, static_cast<std::int32_t>(other)};
   }
   // Before the ranks: whoever has been told of the broker's end may have left since.
   if (control_->broker_lost.load(std::memory_order_acquire) != 0) return {ErrorCode::broker_lost};
@@ -125,23 +132,6 @@ Status CommunicatorState::failure_of(const Epoch& epoch, const Pending& pending)
   return {};
 }
 
-// A rank that has come to the next agreement without having been in this operation will never be in it:
-// agree() here against a collective or message there. When an operation failed there, no call is to blame.
-Status CommunicatorState::passed_over(const Epoch& epoch, const Pending& pending) const noexcept {
-  for (std::uint32_t rank = 0; rank < epoch.size; ++rank) {
-    if (rank == epoch.rank || (pending.peer >= 0 && static_cast<std::uint32_t>(pending.peer) != rank))
-      continue;
-    const auto ahead = agreement_.ahead(epoch.originals[rank]);
-    if (ahead == core::Agreement::Ahead::no) continue;
-    // Read after the post: it was written before.
-    const auto finished = epoch.bank.progress(rank).finished.load(std::memory_order_acquire);
-    if (pending.peer < 0 && static_cast<std::int64_t>(finished - pending.sequence) >= 0) continue;
-    const auto code = ahead == core::Agreement::Ahead::failed ? ErrorCode::aborted : ErrorCode::mismatch;
-    return {code, static_cast<std::int32_t>(rank)};
-  }
-  return {};
-}
-
 Status CommunicatorState::look_at_alarm(const Pending& pending) const noexcept {
   // In this order: what made a rank go to its agreement is to be seen here too, and says more.
   const Status passed = passed_over(*epoch_, pending);
@@ -152,8 +142,10 @@ Status CommunicatorState::look_at_alarm(const Pending& pending) const noexcept {
 // This very one: faster ranks may be at the next one while this rank still reads its decision.
 bool CommunicatorState::agreement_is_mismatched(const Epoch& epoch) const noexcept {
   const auto& failure = epoch.bank.header().failure;
-  return failure.state.load(std::memory_order_acquire) == 2 && failure.kind == FailureKind::mismatch &&
-         failure.descriptor[1] == describe_agreement(agreement_.posted());
+  if (failure.state.load(std::memory_order_acquire) != 2 || failure.kind == FailureKind::aborted)
+    return false;
+  const auto mine = describe_agreement(agreement_->posted());
+  return failure.descriptor[0] == mine || failure.descriptor[1] == mine;
 }
 
 void CommunicatorState::raise_alarm() noexcept {
@@ -163,29 +155,35 @@ void CommunicatorState::raise_alarm() noexcept {
 
 void CommunicatorState::ring_everyone(const Epoch& epoch) noexcept {
   for (std::uint32_t rank = 0; rank < epoch.size; ++rank)
-    if (rank != epoch.rank) ring(board_->doorbells[epoch.originals[rank]]);
+    if (rank != epoch.rank) ring(epoch.board->get().doorbells[epoch.originals[rank]]);
 }
 
-void CommunicatorState::raise_failure(FailureKind kind, std::uint64_t sequence, std::int32_t other,
-                                      const Descriptor& mine, const Descriptor& theirs,
-                                      std::string_view reason) {
+// The first one to raise a failure words it for all.
+template <class Fill>
+void CommunicatorState::raise_failure(FailureKind kind, const Fill& fill) noexcept {
   const auto epoch = current();
   auto& failure = epoch->bank.header().failure;
   std::uint32_t none = 0;
   if (failure.state.compare_exchange_strong(none, 1, std::memory_order_acq_rel)) {
     failure.kind = kind;
-    failure.sequence = sequence;
     failure.rank[0] = epoch->rank;
-    failure.rank[1] = static_cast<std::uint32_t>(other);
-    failure.descriptor[0] = mine;
-    failure.descriptor[1] = theirs;
-    const auto length = std::min(reason.size(), FailureRecord::kReasonBytes - 1);
-    reason.copy(failure.reason, length);
-    failure.reason[length] = '\0';
+    fill(failure);
     failure.state.store(2, std::memory_order_release);
   }
   raise_alarm();
   ring_everyone(*epoch);
+}
+
+void CommunicatorState::raise_mismatch(FailureKind kind, std::uint64_t sequence,
+                                       const Difference& difference) noexcept {
+  raise_failure(kind, [&](FailureRecord& failure) {
+    failure.sequence = sequence;
+    failure.rank[1] = static_cast<std::uint32_t>(difference.other);
+    for (std::size_t i = 0; i < 2; ++i) {
+      failure.descriptor[i] = difference.calls[i];
+      put_text(failure.communicator[i], difference.communicators[i]);
+    }
+  });
 }
 
 void CommunicatorState::remember(const Status& status) noexcept {
@@ -207,15 +205,8 @@ void CommunicatorState::check() const {
   if (Status found = status(); !found.ok()) throw to_error(found, Call{});
 }
 
-bool CommunicatorState::family_failed() const noexcept {
-  if (failed_.load(std::memory_order_acquire)) return true;
-  for (const auto& child : children_)
-    if (auto state = child.lock(); state && state->family_failed()) return true;
-  return false;
-}
-
 void CommunicatorState::abort(std::string_view reason) {
-  raise_failure(FailureKind::aborted, 0, -1, {}, {}, reason);
+  raise_failure(FailureKind::aborted, [&](FailureRecord& failure) { put_text(failure.reason, reason); });
   remember({ErrorCode::aborted, static_cast<std::int32_t>(current()->rank)});
 }
 
@@ -226,7 +217,7 @@ Error CommunicatorState::to_error(const Status& status, const Call& call, std::s
                       : call.collective == core::Collective::barrier || call.count != 0
                           ? to_text(describe(call))
                           : std::string(core::name_of(call.collective));
-  context.communicator = fmt::format("{} (epoch {})", identity_.name, epoch->generation);
+  context.communicator = fmt::format("{} (epoch {})", identity_.name, epoch->path);
   context.rank = static_cast<int>(epoch->rank);
   context.peer = status.peer;
   context.native_code = status.native_code;
@@ -236,11 +227,15 @@ Error CommunicatorState::to_error(const Status& status, const Call& call, std::s
     case ErrorCode::mismatch: {
       if (!recorded) break;
       const bool message = failure.kind == FailureKind::pair_mismatch;
+      auto text = [&](int side) {
+        const std::string_view where = failure.communicator[side];
+        return fmt::format("rank {} called {}{}{}", failure.rank[side], to_text(failure.descriptor[side]),
+                           where.empty() ? "" : " of communicator ", where);
+      };
       return Error(
           status.code,
-          fmt::format("rank {} called {}, rank {} called {} as {} {}", failure.rank[0],
-                      to_text(failure.descriptor[0]), failure.rank[1], to_text(failure.descriptor[1]),
-                      message ? "message" : "operation", failure.sequence),
+          fmt::format("{}, {} as {} {}", text(0), text(1), message ? "message" : "operation",
+                      failure.sequence),
           "make the same calls in the same order on all ranks, with equal count, type, operator and root",
           std::move(context));
     }
@@ -282,8 +277,8 @@ Error CommunicatorState::to_error(const Status& status, const Call& call, std::s
       return Error(status.code,
                    status.peer >= 0
                        ? fmt::format("rank {} was removed from this communicator", status.peer)
-                       : fmt::format("the call belongs to epoch {}, the communicator is in epoch {}",
-                                     status.detail, epoch->generation),
+                       : fmt::format("the call belongs to an earlier epoch, the communicator is in epoch {}",
+                                     epoch->path),
                    status.peer >= 0 ? "join again as a new member"
                                     : "make the call (or capture the graph) again in the new epoch",
                    std::move(context));
@@ -291,7 +286,7 @@ Error CommunicatorState::to_error(const Status& status, const Call& call, std::s
       return Error(status.code, "the broker of this job is gone",
                    "save what you need and start the job again", std::move(context));
     case ErrorCode::timed_out: {
-      const auto stopped = stopped_ranks(*control_, *board_, *epoch);
+      const auto stopped = stopped_ranks(*control_, epoch->board->get(), *epoch);
       return Error(
           status.code,
           fmt::format("no progress for TUGLINE_FAIL_AFTER ({} ms) in operation {}, waiting for {}{}{}{}",

@@ -37,7 +37,7 @@ std::string stopped_ranks(const core::ControlSegment& control, const Board& boar
 }
 
 void report_wait(const WaitPlace& place, const WaitSubject& subject, std::uint64_t waited_ns) {
-  const auto stopped = stopped_ranks(*place.control, *place.board, *place.epoch);
+  const auto stopped = stopped_ranks(*place.control, place.epoch->board->get(), *place.epoch);
   base::log(base::LogLevel::warn, "{}{}waiting for {} ms: {} of operation {} from {}, expected {}, seen {}{}",
             stopped, stopped.empty() ? "" : ": ", waited_ns / 1'000'000, subject.what, subject.sequence,
             subject.peer < 0 ? "several ranks" : fmt::format("rank {}", subject.peer), subject.expected,

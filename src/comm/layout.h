@@ -63,6 +63,8 @@ static_assert(core::kFlagsPerPair < 8);
 /// Progress of one rank in this epoch.
 struct alignas(kLine) ProgressLine {
   std::atomic<std::uint64_t> finished;  ///< collective operations finished; release
+  std::atomic<std::uint32_t>
+      present;  ///< 1 once the rank has mapped this bank, which keeps it alive; release
 };
 
 /// Progress of an ordered pair's messages, with the sender's descriptor.
@@ -78,12 +80,14 @@ enum class FailureKind : std::uint32_t { none, mismatch, pair_mismatch, aborted 
 
 struct FailureRecord {
   static constexpr std::size_t kReasonBytes = 256;
+  static constexpr std::size_t kNameBytes = 64;
   std::atomic<std::uint32_t> state;  ///< 0 none, 1 being written, 2 valid (release)
   FailureKind kind;
   std::uint64_t sequence;
   std::uint32_t rank[2];  ///< ranks of that epoch: the finder, the other one
   Descriptor descriptor[2];
-  char reason[kReasonBytes];  ///< aborted: zero-terminated text
+  char communicator[2][kNameBytes];  ///< where each of the two was called; empty: in this communicator
+  char reason[kReasonBytes];         ///< aborted: zero-terminated text
 };
 
 /// First lines of a bank.

@@ -75,7 +75,7 @@ PacketResult run_one_shot_packet(Epoch& epoch, Board& board, WaitPlace& place, A
         return {"packet", static_cast<std::int32_t>(rank), sequence, flag, &line.flag};
       };
       result.status = wait(place, poll, look, subject);
-      if (result.mismatch_peer >= 0) result.status = {ErrorCode::mismatch, result.mismatch_peer, 0, sequence};
+      if (result.mismatch_peer >= 0) result.status = {ErrorCode::mismatch, result.mismatch_peer};
       if (!result.status.ok()) return result;
     }
     if (bytes == 0) continue;

@@ -61,6 +61,7 @@ void PlanRun::start() {
 // reads nothing.
 bool PlanRun::may_enter() {
   static_assert(kHalves <= kHistory);
+  if (sequence_ == 1 && !whoever_needs_it_is_present()) return false;
   if (message_) {
     if (call_.is_send()) {
       auto& line = epoch_.bank.pair(pair_[0], pair_[1]);
@@ -88,6 +89,19 @@ bool PlanRun::may_enter() {
     if (static_cast<std::int64_t>(slowest - (sequence_ - kHalves)) < 0) return false;
   }
   publish_descriptor(epoch_, sequence_, descriptor_);
+  return true;
+}
+
+// A bank goes with its last reference: nobody leaves something in it for a rank that has not mapped it yet,
+// and leaves. With the check on, a collective's end makes sure of that.
+bool PlanRun::whoever_needs_it_is_present() const noexcept {
+  const auto present = [&](std::uint32_t rank) {
+    return epoch_.bank.progress(rank).present.load(std::memory_order_acquire) != 0;
+  };
+  if (message_) return !call_.is_send() || present(pair_[1]);
+  if (check_) return true;
+  for (std::uint32_t rank = 0; rank < epoch_.size; ++rank)
+    if (!present(rank)) return false;
   return true;
 }
 
@@ -305,6 +319,12 @@ Pending PlanRun::pending() const noexcept {
 WaitSubject PlanRun::subject() const {
   WaitSubject about;
   about.sequence = sequence_;
+  if (phase_ != Phase::running && sequence_ <= 1) {
+    about.what = "arrival in this epoch";
+    about.peer = message_ ? call_.root : -1;
+    about.expected = 1;
+    return about;
+  }
   if (phase_ != Phase::running || blocked_ == nullptr) {
     about.what = "leave to reuse scratch";
     about.expected = sequence_ - kHalves;

@@ -40,6 +40,7 @@ class PlanRun {
 
   void start();
   bool may_enter();
+  bool whoever_needs_it_is_present() const noexcept;
   Poll run_channel(std::size_t channel);
   bool step_ready(const core::Step& step);
   void execute(const core::Step& step);

@@ -30,11 +30,15 @@ std::shared_ptr<CommunicatorState> CommunicatorState::split(int color, int key) 
   std::stable_sort(ranks.begin(), ranks.end(), [&](auto a, auto b) { return entries[a][1] < entries[b][1]; });
 
   Identity identity;
-  identity.name = fmt::format("{}.{}.{}", identity_.name, number, color);
+  // Counted anew in each epoch: a split that failed counted on some ranks only.
+  const std::string in_epoch = epoch->generation == 0 ? "" : "@" + epoch->path;
+  identity.name = fmt::format("{}.{}{}.{}", identity_.name, number, in_epoch, color);
   identity.size = static_cast<std::uint32_t>(ranks.size());
   identity.own_core = place_.own_core;
+  identity.parent = shared_from_this();
   for (std::uint32_t i = 0; i < ranks.size(); ++i) {
     if (ranks[i] == epoch->rank) identity.rank = i;
+    identity.parent_originals.push_back(epoch->originals[ranks[i]]);
     // All of them have taken part in the exchange, so all are on the board.
     identity.members.push_back(static_cast<broker::MemberId>(member_of(epoch->originals[ranks[i]])));
   }

@@ -49,66 +49,90 @@ CommunicatorState::CommunicatorState(std::shared_ptr<broker::Client> client, Dev
     : client_(std::move(client)),
       device_(device),
       identity_(std::move(identity)),
-      board_mapping_([&] {
-        auto segment =
-            client_->open_or_create("comm/" + identity_.name, sizeof(Board), broker::Lifetime::referenced);
-        board_segment_ = segment.id;
-        return base::Mapping(segment.descriptor.get(), sizeof(Board), base::Access::read_write);
-      }()),
-      board_(static_cast<Board*>(board_mapping_.data())),
-      control_(&client_->control()),
-      agreement_(board_->agreements, identity_.rank, identity_.size) {
+      control_(&client_->control()) {
   register_for_naps();
-  publish_cores();
-  board_->members[identity_.rank].store(client_->member() + 1, std::memory_order_release);
   place_.own_core = identity_.own_core;
   waiting_decided_ = !identity_.members.empty();
   place_.control = control_;
-  place_.board = board_;
   place_.about_rank = [this](std::int32_t rank) { return not_yet_joined(rank); };
-  place_.doorbell = &board_->doorbells[identity_.rank];
   scratch_bytes_ = rank_scratch_bytes(identity_.size, base::settings().scratch_bytes);
   std::vector<std::uint32_t> everyone(identity_.size);
   std::iota(everyone.begin(), everyone.end(), 0u);
-  enter_epoch(std::move(everyone));
+  enter_first_epoch(std::move(everyone));
 }
 
 CommunicatorState::~CommunicatorState() {
   // The broker may be gone, or this member: then the references went with it.
   try {
     client_->release(epoch_->segment);
-    client_->release(board_segment_);
+    client_->release(epoch_->board->segment);
   } catch (const Error&) {
   }
 }
 
-std::shared_ptr<Epoch> CommunicatorState::make_epoch(std::uint64_t generation,
+std::shared_ptr<const MappedBoard> CommunicatorState::open_board(const std::string& name) {
+  auto segment = client_->open_or_create(name, sizeof(Board), broker::Lifetime::referenced);
+  auto board = std::make_shared<MappedBoard>(
+      segment.id, base::Mapping(segment.descriptor.get(), sizeof(Board), base::Access::read_write));
+  publish_cores(board->get());
+  board->get().members[identity_.rank].store(client_->member() + 1, std::memory_order_release);
+  return board;
+}
+
+std::shared_ptr<Epoch> CommunicatorState::make_epoch(std::shared_ptr<const MappedBoard> board, EpochId id,
                                                      std::vector<std::uint32_t> originals) {
   const auto ranks = static_cast<std::uint32_t>(originals.size());
   const auto layout = BankLayout::make(ranks, scratch_bytes_, pair_scratch_bytes(ranks));
-  auto segment = client_->open_or_create(fmt::format("comm/{}/bank/{}", identity_.name, generation),
+  auto segment = client_->open_or_create(fmt::format("comm/{}/bank/{}", identity_.name, id.path),
                                          layout.total, broker::Lifetime::referenced);
   base::Mapping mapping(segment.descriptor.get(), layout.total, base::Access::read_write);
   const auto rank = static_cast<std::uint32_t>(std::find(originals.begin(), originals.end(), identity_.rank) -
                                                originals.begin());
-  auto epoch =
-      std::make_shared<Epoch>(Bank(std::move(mapping), layout), generation, rank, std::move(originals));
+  auto epoch = std::make_shared<Epoch>(std::move(board), Bank(std::move(mapping), layout), std::move(id),
+                                       rank, std::move(originals));
   epoch->segment = segment.id;
   // Pages are populated by the rank that writes them: they are charged to it and lie in its memory, and a
   // shortage is an error here instead of a signal later.
   base::populate(epoch->bank.base(), layout.control_end);
   base::populate(epoch->bank.scratch(rank), layout.scratch_bytes);
+  epoch->bank.progress(rank).present.store(1, std::memory_order_release);
+  if (anybody_sleeps(epoch->bank.header().sleepers)) ring_everyone(*epoch);
   return epoch;
 }
 
-void CommunicatorState::enter_epoch(std::vector<std::uint32_t> originals) {
+void CommunicatorState::enter_first_epoch(std::vector<std::uint32_t> originals) {
+  own_decisions_ = 0;
+  EpochId id{"0", 0};
+  std::string name = fmt::format("comm/{}", identity_.name);
+  if (identity_.parent) {
+    const auto above = identity_.parent->current();
+    id = {above->path + ".0", above->generation << 16};
+    name += fmt::format("/board/{}", id.path);
+  }
   const auto previous = current();
-  auto next = make_epoch(previous ? previous->generation + 1 : 0, std::move(originals));
+  enter_epoch(make_epoch(open_board(name), std::move(id), std::move(originals)));
+  agreement_.emplace(board().agreements, identity_.rank, identity_.size);
+  place_.doorbell = &board().doorbells[identity_.rank];
+  if (previous) client_->release(previous->board->segment);
+}
+
+void CommunicatorState::enter_next_epoch(std::vector<std::uint32_t> originals) {
+  ++own_decisions_;
+  const auto& path = epoch_->path;
+  const auto last = path.rfind('.');
+  const std::string above = last == std::string::npos ? std::string() : path.substr(0, last + 1);
+  EpochId id{fmt::format("{}{}", above, own_decisions_), epoch_->generation + 1};
+  enter_epoch(make_epoch(epoch_->board, std::move(id), std::move(originals)));
+}
+
+void CommunicatorState::enter_epoch(std::shared_ptr<Epoch> next) {
+  const auto previous = current();
   {
     std::lock_guard lock(epoch_mutex_);
     epoch_ = next;
   }
   plans_.clear();
+  splits_ = 0;
   place_.sleepers = &next->bank.header().sleepers;
   place_.epoch = next.get();
   {
@@ -153,7 +177,7 @@ Status CommunicatorState::execute(const Call& call) {
 
 Status CommunicatorState::execute_exclusively(const Call& call) {
   Epoch& epoch = *epoch_;  // only agree() replaces it, which holds the busy word too
-  if (call.generation != epoch.generation) return {ErrorCode::stale_epoch, -1, 0, call.generation};
+  if (call.generation != epoch.generation) return {ErrorCode::stale_epoch, -1};
   if (failed_.load(std::memory_order_acquire)) return status();
   if (epoch.size == 1) return run_alone(call);
   if (!waiting_decided_) decide_how_to_wait();
@@ -161,17 +185,16 @@ Status CommunicatorState::execute_exclusively(const Call& call) {
   if (fits_one_shot_packet(call) && !forced_plan_ && base::settings().plan.empty() &&
       static_cast<std::int64_t>(epoch.known_finished + kHalves - (epoch.sequence + 1)) >= 0) {
     auto alarm = [&] { return look_at_alarm({epoch.sequence}); };
-    PacketResult result = run_one_shot_packet(epoch, *board_, place_, alarm, call);
+    PacketResult result = run_one_shot_packet(epoch, board(), place_, alarm, call);
     if (result.mismatch_peer >= 0)
-      raise_failure(FailureKind::mismatch, epoch.sequence, result.mismatch_peer, describe(call), result.other,
-                    {});
+      raise_mismatch(FailureKind::mismatch, epoch.sequence,
+                     {result.mismatch_peer, {describe(call), result.other}});
     else if (result.status.code == ErrorCode::mismatch)
-      raise_failure(FailureKind::mismatch, epoch.sequence, result.status.peer, describe(call),
-                    next_agreement(), {});
+      raise_passed_over(epoch.sequence, result.status, describe(call));
     if (!result.status.ok()) remember(result.status);
     return result.status;
   }
-  PlanRun run(epoch, *board_, plan_for(call, epoch), call);
+  PlanRun run(epoch, board(), plan_for(call, epoch), call);
   auto poll = [&] {
     const Poll result = run.advance();
     return run.mismatch_peer() >= 0 ? Poll::done : result;
@@ -186,12 +209,13 @@ Status CommunicatorState::execute_exclusively(const Call& call) {
 
 Status CommunicatorState::settle(const PlanRun& run, Status status) {
   if (run.mismatch_peer() >= 0) {
-    status = {ErrorCode::mismatch, run.mismatch_peer(), 0, run.sequence()};
-    raise_failure(FailureKind::mismatch, run.sequence(), run.mismatch_peer(), run.descriptor(),
-                  run.other_descriptor(), {});
+    status = {ErrorCode::mismatch, run.mismatch_peer()};
+    const bool message = run.pending().peer >= 0;
+    raise_mismatch(message ? FailureKind::pair_mismatch : FailureKind::mismatch, run.sequence(),
+                   {run.mismatch_peer(), {run.descriptor(), run.other_descriptor()}});
   } else if (status.code == ErrorCode::mismatch) {
     // By the record of another rank, which stands, or because a rank is in agree().
-    raise_failure(FailureKind::mismatch, run.sequence(), status.peer, run.descriptor(), next_agreement(), {});
+    raise_passed_over(run.sequence(), status, run.descriptor());
   }
   if (!status.ok()) remember(status);
   return status;
@@ -210,14 +234,13 @@ std::unique_ptr<PlanRun> CommunicatorState::make_run(const Call& call) {
     (void)run_alone(call);
     return nullptr;
   }
-  return std::make_unique<PlanRun>(epoch, *board_, plan_for(call, epoch), call);
+  return std::make_unique<PlanRun>(epoch, board(), plan_for(call, epoch), call);
 }
 
 void CommunicatorState::begin_exclusive(const Call& call) {
   if (busy_.exchange(true, std::memory_order_acquire)) throw to_error({ErrorCode::invalid_usage}, call);
   Status status = failed_.load(std::memory_order_acquire) ? this->status() : Status{};
-  if (status.ok() && call.generation != epoch_->generation)
-    status = {ErrorCode::stale_epoch, -1, 0, call.generation};
+  if (status.ok() && call.generation != epoch_->generation) status = {ErrorCode::stale_epoch, -1};
   if (!status.ok()) {
     end_exclusive();
     throw to_error(status, call);

@@ -26,10 +26,12 @@ namespace tugline::comm {
 class CommunicatorState : public std::enable_shared_from_this<CommunicatorState> {
  public:
   struct Identity {
-    std::string name;        ///< unique among the job's communicators
-    std::uint32_t rank = 0;  ///< original rank
-    std::uint32_t size = 1;  ///< original size
-    bool own_core = false;   ///< known already from the communicator it was split from
+    std::string name;                             ///< unique among the job's communicators
+    std::uint32_t rank = 0;                       ///< original rank
+    std::uint32_t size = 1;                       ///< original size
+    bool own_core = false;                        ///< known already from the communicator it was split from
+    std::shared_ptr<CommunicatorState> parent;    ///< that communicator; null for the first one
+    std::vector<std::uint32_t> parent_originals;  ///< original rank there, by original rank here
     std::vector<broker::MemberId>
         members;  ///< by original rank; empty: they register on the board as they come
   };
@@ -76,38 +78,73 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
  private:
   CommunicatorState(std::shared_ptr<broker::Client> client, Device& device, Identity identity);
 
-  std::shared_ptr<Epoch> make_epoch(std::uint64_t generation, std::vector<std::uint32_t> originals);
-  void enter_epoch(std::vector<std::uint32_t> originals);
+  std::shared_ptr<const MappedBoard> open_board(const std::string& name);
+  std::shared_ptr<Epoch> make_epoch(std::shared_ptr<const MappedBoard> board, EpochId id,
+                                    std::vector<std::uint32_t> originals);
+  void enter_epoch(std::shared_ptr<Epoch> next);
+  /// By a decision of this communicator.
+  void enter_next_epoch(std::vector<std::uint32_t> originals);
+  /// By a decision of an ancestor, or the very first one.
+  void enter_first_epoch(std::vector<std::uint32_t> originals);
   std::shared_ptr<const core::Plan> plan_for(const Call& call, const Epoch& epoch);
   Status execute(const Call& call);
   Status execute_exclusively(const Call& call);
   Status run_alone(const Call& call) noexcept;
-  void publish_cores() noexcept;
+  void publish_cores(Board& board) noexcept;
+  Board& board() const noexcept { return epoch_->board->get(); }
   void decide_how_to_wait() noexcept;
 
   Status failure_of(const Epoch& epoch, const Pending& pending) const noexcept;
+  // Of the family: this communicator, those it was split from, those split from it (family.cpp).
   Status passed_over(const Epoch& epoch, const Pending& pending) const noexcept;
-  Descriptor next_agreement() const noexcept { return describe_agreement(agreement_.posted() + 1); }
+  Status agreement_passed_over(const Epoch& epoch) const noexcept;
+  void raise_passed_over(std::uint64_t sequence, const Status& status, const Descriptor& mine) noexcept;
+  CommunicatorState& ancestor(std::uint64_t generations_up) noexcept;
+  std::vector<std::shared_ptr<CommunicatorState>> descendants() const;
+  bool family_failed() const noexcept;
+  void absorb(const core::RankSet& lost_members, bool aborted);
+  core::Agreement::Ahead ahead_of_this_rank(std::uint32_t original,
+                                            std::uint64_t& generations_up) const noexcept;
+
+  /// Holds the busy words of this communicator and of all its descendants, so that no operation of them runs
+  /// beside an agreement. Throws invalid_usage when an operation of this communicator runs; waits for those
+  /// of the descendants.
+  class HeldFamily {
+   public:
+    HeldFamily(CommunicatorState& state, std::string_view operation);
+    ~HeldFamily();
+    HeldFamily(const HeldFamily&) = delete;
+    HeldFamily& operator=(const HeldFamily&) = delete;
+
+   private:
+    void release() noexcept;
+    CommunicatorState& state_;
+    std::vector<std::shared_ptr<CommunicatorState>> descendants_;
+    std::size_t held_ = 0;
+  };
+
   bool agreement_is_mismatched(const Epoch& epoch) const noexcept;
   core::MemberState standing(std::uint32_t original) const noexcept;
   const core::MemberSlot* absence_of(std::uint32_t original) const noexcept;
   std::string not_yet_joined(std::int32_t rank) const;
   int member_of(std::uint32_t original) const noexcept;
-  void raise_failure(FailureKind kind, std::uint64_t sequence, std::int32_t other, const Descriptor& mine,
-                     const Descriptor& theirs, std::string_view reason);
+  /// What two ranks of this communicator called, and in which communicator if not in this one.
+  struct Difference {
+    std::int32_t other = -1;  ///< rank; the first one is this rank
+    Descriptor calls[2];
+    std::string_view communicators[2] = {};
+  };
+  void raise_mismatch(FailureKind kind, std::uint64_t sequence, const Difference& difference) noexcept;
+  template <class Fill>
+  void raise_failure(FailureKind kind, const Fill& fill) noexcept;
   void raise_alarm() noexcept;
   void remember(const Status& status) noexcept;
-  bool family_failed() const noexcept;
   core::Decision decide(bool complete, core::RankSet& gone_set, Status& broker);
-  void absorb(const core::RankSet& lost_members, bool aborted);
   void ring_everyone(const Epoch& epoch) noexcept;
 
   std::shared_ptr<broker::Client> client_;
   Device& device_;
   Identity identity_;
-  broker::SegmentId board_segment_ = 0;
-  base::Mapping board_mapping_;
-  Board* board_ = nullptr;
   core::ControlSegment* control_ = nullptr;
   std::uint64_t scratch_bytes_ = 0;
   bool waiting_decided_ = false;
@@ -116,7 +153,7 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   std::shared_ptr<Epoch> epoch_;
   WaitPlace place_;
   std::atomic<bool> busy_{false};
-  core::Agreement agreement_;
+  std::optional<core::Agreement> agreement_;  ///< on the epoch's board
   /// Read by a call of agree() that ended in a mismatch; the next call returns it.
   std::optional<core::Decision> held_decision_;
 
@@ -124,7 +161,8 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   Status status_;
   std::atomic<bool> failed_{false};
 
-  std::uint64_t splits_ = 0;
+  std::uint64_t splits_ = 0;         ///< in this epoch
+  std::uint64_t own_decisions_ = 0;  ///< that ended epochs since the last one of an ancestor
   std::vector<std::weak_ptr<CommunicatorState>> children_;
 
   std::shared_ptr<const core::Plan> forced_plan_;

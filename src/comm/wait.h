@@ -28,7 +28,6 @@ struct WaitPlace {
   core::ControlSegment* control = nullptr;
   Doorbell* doorbell = nullptr;                    ///< mine
   std::atomic<std::uint32_t>* sleepers = nullptr;  ///< of the current bank
-  const Board* board = nullptr;                    ///< for reports: who is who
   const Epoch* epoch = nullptr;                    ///< the current one
   std::uint32_t alarm_seen = 0;
   /// What is known of a rank that is waited for, beyond its flags; may be empty.

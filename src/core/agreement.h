@@ -139,6 +139,10 @@ class Agreement {
   /// lags kAgreementRecords - 1 agreements behind.
   Decision abort(const RankSet& gone) noexcept;
 
+  /// Takes members out that another agreement has decided to be lost, without an agreement of this family.
+  /// Every survivor does so between the same two agreements of this family, before it posts the second one.
+  void exclude(const RankSet& lost) noexcept { state_.last.lost = state_.last.lost | lost; }
+
   const Decision& last() const noexcept { return state_.last; }
   bool removed() const noexcept { return state_.removed; }
   /// True between post() and the decision.

@@ -5,10 +5,14 @@
 
 #include <atomic>
 #include <barrier>
+#include <chrono>
+#include <future>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "device/registry.h"
 #include "elements.h"
 #include "local_job.h"
 
@@ -238,6 +242,41 @@ TEST(GoodBye, AfterTheLastOperationIsNoErrorToThoseStillInIt) {
       }
       job.leave(rank);
     });
+  }
+}
+
+// The bank goes with its last reference, so a sender must not be through before the receiver holds one.
+TEST(GoodBye, AMessageToARankThatComesLaterIsNotLost) {
+  for (int round = 0; round < 10; ++round) {
+    LocalJob job(2);
+    const auto devices = device::host_devices(2);
+    const auto join = [&](int rank) {
+      CommunicatorState::Identity identity;
+      identity.name = "world";
+      identity.rank = static_cast<std::uint32_t>(rank);
+      identity.size = 2;
+      return CommunicatorState::create(job.client(rank), *devices[static_cast<std::size_t>(rank)], identity);
+    };
+    std::promise<void> sent;
+    std::thread sender([&] {
+      {
+        Communicator comm(join(0));
+        const float value = 7.0f;
+        comm.send(&value, 1, DataType::f32, 1);
+      }
+      job.leave(0);
+      sent.set_value();
+    });
+    // Time enough for a sender that does not wait to be through; one that waits stays in send().
+    EXPECT_EQ(sent.get_future().wait_for(std::chrono::milliseconds(5)), std::future_status::timeout);
+    {
+      Communicator comm(join(1));
+      float value = 0;
+      comm.recv(&value, 1, DataType::f32, 0);
+      EXPECT_EQ(value, 7.0f);
+    }
+    sender.join();
+    EXPECT_EQ(job.segments(), 0u);
   }
 }
 

@@ -83,6 +83,7 @@ void collectives(Job& job, const Arguments&) {
 /// All ranks are in step; then rank 0 makes the first of two different calls, all others the second.
 void mismatch(Job& job, const Arguments& arguments) {
   auto comm = job.communicator();
+  auto child = comm.split(0, comm.rank());
   std::vector<float> send(1 << 18), recv(1 << 18);
   const auto all_reduce = [&](std::size_t count, DataType type, ReduceOp op) {
     comm.all_reduce(send.data(), recv.data(), count, type, op);
@@ -118,6 +119,7 @@ void mismatch(Job& job, const Arguments& arguments) {
       {"agreement", {[&] { (void)comm.agree(); }, [&] { comm.barrier(); }}},
       {"agreement_of_others",
        {[&] { all_reduce(200'000, DataType::f32, ReduceOp::sum); }, [&] { (void)comm.agree(); }}},
+      {"agreement_of_the_parent", {[&] { child.barrier(); }, [&] { (void)comm.agree(); }}},
   };
   const auto& [first, others] = cases.at(arguments.at(0));
   steps(comm, 1);

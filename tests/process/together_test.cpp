@@ -89,7 +89,8 @@ INSTANTIATE_TEST_SUITE_P(
         Difference{"collective", "all_reduce(count 4, f32, sum)", "all_gather(count 4, f32)"},
         Difference{"order", "all_reduce(count 4, f32, sum)", "barrier"},
         Difference{"agreement", "agree()", "barrier()"},
-        Difference{"agreement_of_others", "all_reduce(count 200000, f32, sum)", "agree()"}),
+        Difference{"agreement_of_others", "all_reduce(count 200000, f32, sum)", "agree()"},
+        Difference{"agreement_of_the_parent", "barrier()", "agree()"}),
     [](const auto& test) { return std::string(test.param.name); });
 
 TEST_F(Together, GoOnAfterAMismatch) {
