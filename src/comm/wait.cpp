@@ -52,7 +52,7 @@ void Nap::sleep(std::uint64_t nanoseconds) noexcept {
   base::futex_wait_any(words, std::chrono::nanoseconds(nanoseconds));
 }
 
-void Nap::sleep_any(std::span<const std::unique_ptr<Nap>> naps, std::uint64_t nanoseconds) noexcept {
+void Nap::sleep_any(std::span<const std::unique_ptr<Nap>> naps, std::uint64_t nanoseconds) {
   std::vector<base::FutexWord> words;
   for (const auto& nap : naps) words.push_back({&nap->place_.doorbell->rings, nap->rings_});
   for (const auto& nap : naps) words.push_back({&nap->place_.control->alarm, nap->place_.alarm_seen});

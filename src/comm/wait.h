@@ -66,7 +66,7 @@ class Nap {
   /// Sleeps until rung, the alarm differs from place.alarm_seen, or `nanoseconds` have passed.
   void sleep(std::uint64_t nanoseconds) noexcept;
   /// The same at the doorbells of several communicators; at least one.
-  static void sleep_any(std::span<const std::unique_ptr<Nap>> naps, std::uint64_t nanoseconds) noexcept;
+  static void sleep_any(std::span<const std::unique_ptr<Nap>> naps, std::uint64_t nanoseconds);
 
  private:
   WaitPlace& place_;
