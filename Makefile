@@ -19,7 +19,7 @@ bench: bootstrap
 	scripts/bench
 
 bench-peers: bootstrap
-	scripts/build release tugline_command
+	scripts/build release tugline_command tugline_peer
 	scripts/bench_peers
 
 lint:

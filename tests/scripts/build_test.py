@@ -59,7 +59,7 @@ class Targets(unittest.TestCase):
     WANTED = {
         "demo": {"tugline_command", "train_fashion"},
         "bench": {"tugline_command", "benchmarks"},
-        "bench-peers": {"tugline_command"},
+        "bench-peers": {"tugline_command", "tugline_peer"},
         "chaos": {"tugline_command", "process_worker"},
         "soak": {"tugline_command", "process_worker"},
     }

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parts of scripts/bench_peers."""
