@@ -65,6 +65,7 @@ Job Job::join(const JobOptions& options) {
   request.deadline = options.deadline;
   request.spawn_broker = options.socket_path.has_value() || settings.spawn_broker;
   state->client = broker::Client::join(request);
+  state->memory = memory::MemberMemory::of(state->client);
 
   const int first = take_device_indices(devices);
   for (int i = 0; i < devices; ++i) state->devices.push_back(&device::host_device(first + i));

@@ -9,6 +9,7 @@
 
 #include "base/launcher.h"
 #include "broker/client.h"
+#include "memory/member_memory.h"
 #include "tugline/communicator.h"
 #include "tugline/device.h"
 
@@ -18,6 +19,7 @@ class JobState {
  public:
   base::Identity identity;
   std::shared_ptr<broker::Client> client;
+  std::shared_ptr<memory::MemberMemory> memory;
   std::vector<Device*> devices;  ///< of this member: rank-threads of one process do not share streams
 
   std::mutex mutex;                   ///< guards `world`

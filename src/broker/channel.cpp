@@ -173,8 +173,10 @@ void Channel::hand_out(std::unique_lock<std::mutex>& lock, Received received, co
   if (received.outcome == ReceiveOutcome::nothing) return;
   core::FrameView frame;
   const std::span<const std::byte> bytes(buffer.data(), received.bytes);
-  const auto fault = received.outcome == ReceiveOutcome::message ? core::parse_frame(bytes, frame)
-                                                                 : core::FrameFault::too_short;
+  // A reply whose descriptor found no room here is for who asked; the broker is well.
+  const bool whole =
+      received.outcome == ReceiveOutcome::message || received.outcome == ReceiveOutcome::cut_off;
+  const auto fault = whole ? core::parse_frame(bytes, frame) : core::FrameFault::too_short;
   if (fault != core::FrameFault::none && fault != core::FrameFault::version) {
     lost_ = true;
     return;

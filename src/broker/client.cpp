@@ -172,16 +172,26 @@ class MemberClient final : public Client {
     return complete(std::move(segment), reply);
   }
 
-  Segment complete(Segment segment, const core::SegmentReply& reply) const {
+  Segment complete(Segment segment, const core::SegmentReply& reply) {
     segment.id = reply.id;
     segment.bytes = reply.bytes;
     segment.created = reply.created != 0;
+    try {
+      check(segment);
+    } catch (const Error&) {
+      // The broker has counted the reference.
+      release(segment.id);
+      throw;
+    }
+    return segment;
+  }
+
+  void check(const Segment& segment) const {
     if (!segment.descriptor)
       throw Error(ErrorCode::out_of_memory, Remedy::fix_call,
-                  fmt::format("the descriptor of segment {} did not arrive", reply.id),
+                  fmt::format("the descriptor of segment {} did not arrive", segment.id),
                   "raise this process's limit of open files: ulimit -n", {.rank = rank_});
     base::check_sealed(segment.descriptor.get(), segment.bytes);
-    return segment;
   }
 
   int rank_;

@@ -73,6 +73,10 @@ class Membership {
   std::shared_ptr<const base::UniqueFd> control_descriptor() const noexcept { return control_fd_; }
   std::uint64_t control_bytes() const noexcept { return sizeof(core::ControlSegment); }
 
+  /// Tells the members' import caches that the owner of a segment has freed it or is gone.
+  void announce_retired(std::uint64_t segment) noexcept {
+    if (control_mapping_) control().retired.add(segment);
+  }
   /// The broker ends while members live: tells them.
   void declare_broker_lost() noexcept;
   /// Nobody is connected, and this rank or world size cannot belong to those that were.

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <utility>
-#include <vector>
 
 #include "base/shared_memory.h"
 #include "tugline/error.h"
@@ -29,6 +28,12 @@ const HeldSegment& SegmentTable::import(SegmentId id, MemberId member) {
   const auto at = segments_.find(id);
   if (at == segments_.end())
     throw Error(ErrorCode::not_found, fmt::format("segment {} is not held by the broker (any more)", id),
+                "import a segment while its owner still refers to it");
+  const auto& segment = at->second;
+  if (segment.name.empty() && segment.lifetime == Lifetime::referenced && segment.creator != kNoMember &&
+      !segment.references.contains(segment.creator))
+    throw Error(ErrorCode::not_found,
+                fmt::format("segment {} was freed by its owner, member {}", id, segment.creator),
                 "import a segment while its owner still refers to it");
   ++at->second.references[member];
   return at->second;
@@ -88,8 +93,16 @@ void SegmentTable::release(SegmentId id, MemberId member) {
   if (at == segments_.end() || held == at->second.references.end())
     throw Error(ErrorCode::not_found, fmt::format("this member holds no reference to segment {}", id),
                 "release each reference once");
-  if (--held->second == 0) at->second.references.erase(held);
+  if (--held->second == 0) {
+    at->second.references.erase(held);
+    if (at->second.creator == member) note_retired(at->second);
+  }
   drop_if_unused(id);
+}
+
+void SegmentTable::note_retired(const HeldSegment& segment) {
+  if (segment.name.empty() && segment.lifetime == Lifetime::referenced && !segment.references.empty())
+    retired_.push_back(segment.id);
 }
 
 void SegmentTable::remove(const std::string& name) {
@@ -116,9 +129,12 @@ void SegmentTable::drop_if_unused(SegmentId id) {
 void SegmentTable::drop_member(MemberId member) {
   std::vector<SegmentId> touched;
   for (auto& [id, segment] : segments_) {
-    if (segment.references.erase(member) != 0) touched.push_back(id);
+    const bool referred = segment.references.erase(member) != 0;
+    if (referred) touched.push_back(id);
     // Its slot may go to somebody else, who must not be charged for it.
-    if (segment.creator == member) segment.creator = kNoMember;
+    if (segment.creator != member) continue;
+    segment.creator = kNoMember;
+    if (referred) note_retired(segment);
   }
   if (const auto charged = charged_bytes_.find(member); charged != charged_bytes_.end()) {
     charged_bytes_[kNoMember] += charged->second;

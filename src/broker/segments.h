@@ -7,6 +7,8 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "base/unique_fd.h"
 #include "broker/client.h"
@@ -37,6 +39,7 @@ class SegmentTable {
 
   /// Finds and adds a reference. Throws Error{not_found}.
   const HeldSegment& open(const std::string& name, MemberId member);
+  /// Also Error{not_found} when the segment has no name and its owner, which lives, has freed it.
   const HeldSegment& import(SegmentId id, MemberId member);
   /// Takes a descriptor over, with one reference. When the name was there, the existing one gets the
   /// reference and is returned. Throws Error{already_exists}, Error{mismatch} (other size),
@@ -53,6 +56,8 @@ class SegmentTable {
 
   /// Drops all references of a member that is gone.
   void drop_member(MemberId member);
+  /// Segments without a name that others refer to while their owner has freed them or is gone; each once.
+  std::vector<SegmentId> take_retired() noexcept { return std::exchange(retired_, {}); }
   /// No member is left: drops all references and forgets who created what.
   void drop_all_members();
 
@@ -63,6 +68,7 @@ class SegmentTable {
  private:
   HeldSegment& by_name(const std::string& name);
   void drop_if_unused(SegmentId id);
+  void note_retired(const HeldSegment& segment);
   void check_limits(std::uint64_t bytes, MemberId member) const;
 
   SegmentLimits limits_;
@@ -71,6 +77,7 @@ class SegmentTable {
   std::unordered_map<std::string, SegmentId> names_;
   std::unordered_map<MemberId, std::uint64_t> charged_bytes_;
   std::uint64_t job_bytes_ = 0;
+  std::vector<SegmentId> retired_;
 };
 
 /// Creator of segments whose creator's generation has ended.

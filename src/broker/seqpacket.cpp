@@ -56,14 +56,14 @@ Received receive_message(int socket, FrameBuffer& buffer) {
       return result;
     }
     take_descriptors(header, result.descriptors);
-    if ((header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) {
-      result.descriptors.clear();
-      result.outcome = ReceiveOutcome::malformed;
-      return result;
-    }
+    result.bytes = static_cast<std::size_t>(bytes);
     // An empty message reads like the end of the stream; the protocol has none.
     result.outcome = bytes == 0 ? ReceiveOutcome::closed : ReceiveOutcome::message;
-    result.bytes = static_cast<std::size_t>(bytes);
+    if ((header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) {
+      result.descriptors.clear();
+      result.outcome =
+          (header.msg_flags & MSG_TRUNC) != 0 ? ReceiveOutcome::malformed : ReceiveOutcome::cut_off;
+    }
     return result;
   }
 }

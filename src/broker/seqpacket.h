@@ -17,9 +17,10 @@ namespace tugline::broker {
 
 enum class ReceiveOutcome : std::uint8_t {
   message,
-  nothing,    ///< no message now
-  closed,     ///< the other side is gone
-  malformed,  ///< longer than a frame, or descriptors were cut off; all that came were closed
+  nothing,  ///< no message now
+  closed,   ///< the other side is gone
+  cut_off,  ///< a message without its descriptors: there were too many, or this process has no room for them
+  malformed,  ///< longer than a frame; descriptors that came were closed
 };
 
 struct Received {

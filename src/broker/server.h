@@ -148,6 +148,7 @@ class Server {
   void reply_segment(Connection& connection, std::uint32_t request, const HeldSegment& segment,
                      Origin origin);
   void member_leaves(Connection& connection);
+  void announce_retired() noexcept;
 
   // descriptors that may still be opened for members and segments
   bool descriptors_left(int wanted) noexcept;

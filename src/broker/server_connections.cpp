@@ -104,7 +104,7 @@ void Server::read_from(std::uint64_t id) {
     if (connection == nullptr) return;
     auto received = receive_message(connection->socket.get(), buffer);
     if (received.outcome == ReceiveOutcome::nothing) return;
-    auto verdict = received.outcome == ReceiveOutcome::malformed ? Verdict::violation : Verdict::close;
+    auto verdict = received.outcome == ReceiveOutcome::closed ? Verdict::close : Verdict::violation;
     if (received.outcome == ReceiveOutcome::message)
       verdict = handle(*connection, {buffer.data(), received.bytes}, std::move(received.descriptors));
     if (verdict == Verdict::keep) continue;
@@ -193,6 +193,7 @@ void Server::close_connection(std::uint64_t id, core::LossCause cause) {
     const bool ended = entry != nullptr && has_ended(entry->pidfd.get());
     membership_.died(*member, cause);
     segments_.drop_member(*member);
+    announce_retired();
     if (ended) membership_.process_ended(*member);
   }
   connections_.erase(id);

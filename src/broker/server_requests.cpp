@@ -135,6 +135,7 @@ Server::Verdict Server::handle_request(Connection& connection, const core::Frame
       core::ReleaseSegment message;
       if (!core::decode(frame, message)) return Verdict::violation;
       segments_.release(message.id, member);
+      announce_retired();
       reply_done(connection, request);
       return Verdict::keep;
     }
@@ -228,9 +229,15 @@ void Server::member_leaves(Connection& connection) {
   const auto id = *connection.member;
   membership_.leave(id);
   segments_.drop_member(id);
+  announce_retired();
   connection.member.reset();
   half_open_.push_back(connection.id);  // like any that is nobody's, until it is closed
   note_idle();
+}
+
+void Server::announce_retired() noexcept {
+  // Before the reply: who knows that a segment was freed finds it said.
+  for (const auto id : segments_.take_retired()) membership_.announce_retired(id);
 }
 
 }  // namespace tugline::broker

@@ -11,7 +11,7 @@
 namespace tugline::core {
 
 inline constexpr std::uint32_t kControlMagic = 0x4c475554;  // "TUGL"
-inline constexpr std::uint32_t kControlVersion = 2;
+inline constexpr std::uint32_t kControlVersion = 3;
 /// Members a job can ever have had at once on one host.
 inline constexpr std::uint32_t kMaxMembers = 256;
 
@@ -91,6 +91,22 @@ struct alignas(64) MemberSlot {
 };
 static_assert(sizeof(MemberSlot) == 64);
 
+/// Segments whose owner has freed them, or is gone, while others still refer to them: what the caches of
+/// imports look at. Written by the broker alone: the id, then the count, both with release. A reader that has
+/// seen `n` takes ids[n % kKept] and may trust it if the count is below n + kKept afterwards; if not, it has
+/// missed some and takes all it knows for retired.
+struct alignas(64) RetiredSegments {
+  static constexpr std::uint64_t kKept = 256;
+  std::atomic<std::uint64_t> count;  ///< ever, in this generation
+  std::atomic<std::uint64_t> ids[kKept];
+
+  void add(std::uint64_t id) noexcept {
+    const auto at = count.load(std::memory_order_relaxed);
+    ids[at % kKept].store(id, std::memory_order_release);
+    count.store(at + 1, std::memory_order_release);
+  }
+};
+
 struct ControlSegment {
   std::uint32_t magic;
   std::uint32_t version;
@@ -102,6 +118,7 @@ struct ControlSegment {
   alignas(64) std::atomic<std::uint32_t> alarm;
   /// Non-zero once the broker is gone or has given up on the job.
   alignas(64) std::atomic<std::uint32_t> broker_lost;
+  RetiredSegments retired;
   alignas(64) MemberSlot members[kMaxMembers];
 };
 static_assert(std::is_standard_layout_v<ControlSegment>);

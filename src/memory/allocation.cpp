@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 
 #include <cstdint>
+#include <optional>
 
 #include "base/log.h"
+#include "memory/member_memory.h"
 #include "tugline/error.h"
 
 namespace tugline::memory {
@@ -13,21 +15,27 @@ namespace {
 
 class HostAllocation final : public SharedAllocation {
  public:
-  HostAllocation(std::shared_ptr<broker::Client> client, std::size_t bytes)
+  HostAllocation(const std::shared_ptr<broker::Client>& client, std::size_t bytes)
       : HostAllocation(client, client->create("", bytes, broker::Lifetime::referenced)) {}
 
   void* data() const noexcept override { return mapping_.data(); }
   std::size_t bytes() const noexcept override { return mapping_.bytes(); }
 
  private:
-  HostAllocation(std::shared_ptr<broker::Client> client, broker::Segment segment)
-      : reference_(std::move(client), segment.id),
+  HostAllocation(const std::shared_ptr<broker::Client>& client, const broker::Segment& segment)
+      : memory_(MemberMemory::of(client)),
+        reference_(client, segment.id),
         mapping_(segment.descriptor.get(), segment.bytes, base::Access::read_write) {
     base::populate(mapping_.data(), mapping_.bytes());
+    window_.emplace(memory_->windows(), mapping_.data(), mapping_.bytes(), segment.id, 0);
   }
 
+  // In this order: an address is forgotten before its pages are unmapped, and these before the reference
+  // goes.
+  std::shared_ptr<MemberMemory> memory_;
   SegmentReference reference_;
   base::Mapping mapping_;
+  std::optional<WindowEntry> window_;
 };
 
 }  // namespace
@@ -59,7 +67,7 @@ std::shared_ptr<SharedAllocation> allocate(std::shared_ptr<broker::Client> clien
   if (bytes == 0)
     throw Error(ErrorCode::invalid_argument, "0 bytes of shared memory were asked",
                 "ask for at least one element", {.operation = "allocate", .rank = client->rank()});
-  return std::make_shared<HostAllocation>(std::move(client), bytes);
+  return std::make_shared<HostAllocation>(client, bytes);
 }
 
 }  // namespace tugline::memory

@@ -6,10 +6,12 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <optional>
 #include <string>
 
 #include "base/shared_memory.h"
 #include "memory/allocation.h"
+#include "memory/member_memory.h"
 #include "memory/named_layout.h"
 #include "memory/writer.h"
 #include "tugline/error.h"
@@ -80,6 +82,7 @@ class HostNamedMemory final : public NamedMemory {
                   broker::Segment segment)
       : name_(std::move(name)),
         shape_(shape),
+        memory_(MemberMemory::of(client)),
         reference_(client, segment.id),
         mapping_(segment.descriptor.get(), segment.bytes, base::Access::read_write),
         header_(*static_cast<NamedHeader*>(mapping_.data())),
@@ -87,6 +90,8 @@ class HostNamedMemory final : public NamedMemory {
     check_shape(header_, reference_.client(), name_, shape_);
     base::populate(mapping_.data(), mapping_.bytes());
     allow(PROT_READ);
+    window_.emplace(memory_->windows(), copy(0), shape_.segment_bytes() - kNamedPageBytes, segment.id,
+                    kNamedPageBytes);
   }
 
   std::size_t bytes() const noexcept override { return shape_.bytes; }
@@ -167,8 +172,10 @@ class HostNamedMemory final : public NamedMemory {
 
   std::string name_;
   Shape shape_;
+  std::shared_ptr<MemberMemory> memory_;
   SegmentReference reference_;
   base::Mapping mapping_;
+  std::optional<WindowEntry> window_;  // of all elements; forgotten before they are unmapped
   NamedHeader& header_;
   Writer writer_;
   bool writable_ = false;
