@@ -90,7 +90,17 @@ class TUGLINE_EXPORT Communicator {
   /// == send + rank() * count.
   void reduce_scatter(const void* send, void* recv, std::size_t count, DataType type, ReduceOp op,
                       Target target = {});
-  /// recv = root's send. `send` is read at the root only.
+  /// At the root, recv[i] = op over all ranks of send[i]; the others' recv is not touched and may be null. In
+  /// place: send == recv at the root.
+  void reduce(const void* send, void* recv, std::size_t count, DataType type, ReduceOp op, int root,
+              Target target = {});
+  /// At the root, recv holds size() blocks of `count` elements, block r from rank r; the others' recv is not
+  /// touched and may be null. In place: send == recv + root * count at the root.
+  void gather(const void* send, void* recv, std::size_t count, DataType type, int root, Target target = {});
+  /// At the root, send holds size() blocks of `count` elements; recv = block rank(). The others' send is not
+  /// read and may be null. In place: recv == send + root * count at the root.
+  void scatter(const void* send, void* recv, std::size_t count, DataType type, int root, Target target = {});
+  /// recv = root's send. `send` is read at the root only, and may be null elsewhere. In place: send == recv.
   void broadcast(const void* send, void* recv, std::size_t count, DataType type, int root,
                  Target target = {});
   /// Block r of send goes to rank r; block r of recv comes from rank r; `count` elements a block. In place
@@ -106,6 +116,10 @@ class TUGLINE_EXPORT Communicator {
   template <ElementRange Elements>
   void all_reduce(Elements&& inout, ReduceOp op, Target target = {}) {
     all_reduce(std::data(inout), std::data(inout), std::size(inout), kDataTypeOf<Elements>, op, target);
+  }
+  template <ElementRange Elements>
+  void reduce(Elements&& inout, ReduceOp op, int root, Target target = {}) {
+    reduce(std::data(inout), std::data(inout), std::size(inout), kDataTypeOf<Elements>, op, root, target);
   }
   template <ElementRange Elements>
   void broadcast(Elements&& inout, int root, Target target = {}) {

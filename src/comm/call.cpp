@@ -18,12 +18,25 @@ bool overlap(const void* a, std::uint64_t a_bytes, const void* b, std::uint64_t 
 
 }  // namespace
 
+bool Call::needs_send(std::uint32_t rank) const noexcept {
+  if (is_message()) return is_send();
+  const bool root_only = collective == core::Collective::broadcast || collective == core::Collective::scatter;
+  return !root_only || static_cast<std::uint32_t>(root) == rank;
+}
+
+bool Call::needs_recv(std::uint32_t rank) const noexcept {
+  if (is_message()) return !is_send();
+  const bool root_only = collective == core::Collective::reduce || collective == core::Collective::gather;
+  return !root_only || static_cast<std::uint32_t>(root) == rank;
+}
+
 std::uint64_t Call::input_bytes(std::uint32_t ranks) const noexcept {
   switch (collective) {
     case core::Collective::barrier:
       return 0;
     case core::Collective::reduce_scatter:
     case core::Collective::all_to_all:
+    case core::Collective::scatter:
       return bytes() * ranks;
     default:
       return bytes();
@@ -36,6 +49,7 @@ std::uint64_t Call::output_bytes(std::uint32_t ranks) const noexcept {
       return 0;
     case core::Collective::all_gather:
     case core::Collective::all_to_all:
+    case core::Collective::gather:
       return bytes() * ranks;
     default:
       return bytes();
@@ -43,12 +57,16 @@ std::uint64_t Call::output_bytes(std::uint32_t ranks) const noexcept {
 }
 
 bool Call::in_place(std::uint32_t rank) const noexcept {
+  if (!needs_send(rank) || !needs_recv(rank)) return false;
   switch (collective) {
     case core::Collective::all_gather:
+    case core::Collective::gather:
       return send == at(recv, rank * bytes());
     case core::Collective::reduce_scatter:
+    case core::Collective::scatter:
       return recv == at(send, rank * bytes());
     case core::Collective::all_reduce:
+    case core::Collective::reduce:
     case core::Collective::broadcast:
     case core::Collective::all_to_all:
       return send == recv;
@@ -65,8 +83,7 @@ Descriptor describe(const Call& call) noexcept {
     descriptor.count = call.count;
   }
   if (call.reduces()) descriptor.kind |= static_cast<std::uint64_t>(call.op) << 16;
-  if (call.collective == core::Collective::broadcast)
-    descriptor.kind |= static_cast<std::uint64_t>(call.root) << 32;
+  if (call.has_root()) descriptor.kind |= static_cast<std::uint64_t>(call.root) << 32;
   return descriptor;
 }
 
@@ -76,9 +93,9 @@ std::string to_text(const Descriptor& descriptor) {
   if (collective == core::Collective::barrier) return "barrier()";
   std::string text = fmt::format("{}(count {}, {}", core::name_of(collective), descriptor.count,
                                  name_of(static_cast<DataType>(descriptor.kind >> 8 & 0xff)));
-  if (collective == core::Collective::all_reduce || collective == core::Collective::reduce_scatter)
+  if (core::reduces(collective))
     text += fmt::format(", {}", name_of(static_cast<ReduceOp>(descriptor.kind >> 16 & 0xff)));
-  if (collective == core::Collective::broadcast) text += fmt::format(", root {}", descriptor.kind >> 32);
+  if (core::has_root(collective)) text += fmt::format(", root {}", descriptor.kind >> 32);
   return text + ")";
 }
 
@@ -98,7 +115,7 @@ void validate(const Call& call, std::uint32_t rank, std::uint32_t ranks, const s
   if (call.reduces() && static_cast<int>(call.op) >= kReduceOpCount)
     refuse(fmt::format("operator {} is no ReduceOp", static_cast<int>(call.op)),
            "pass one of the ReduceOp values");
-  if ((call.collective == core::Collective::broadcast || call.is_message()) &&
+  if ((call.has_root() || call.is_message()) &&
       (call.root < 0 || call.root >= static_cast<std::int32_t>(ranks)))
     refuse(fmt::format("{} {} is outside 0..{}", call.is_message() ? "peer" : "root", call.root, ranks - 1),
            "name a rank of this communicator");
@@ -108,14 +125,11 @@ void validate(const Call& call, std::uint32_t rank, std::uint32_t ranks, const s
                        call.count, name_of(call.type), ranks, kLargest),
            "pass the number of elements, at least 0");
   if (call.count == 0) return;
-  const bool sends =
-      call.collective != core::Collective::broadcast || static_cast<std::uint32_t>(call.root) == rank;
-  const bool needs_send = call.is_message() ? call.is_send() : sends;
-  if (needs_send && call.send == nullptr)
+  if (call.needs_send(rank) && call.send == nullptr)
     refuse(fmt::format("send is null with count {}", call.count), "pass the buffer to send");
-  if (!call.is_send() && call.recv == nullptr)
+  if (call.needs_recv(rank) && call.recv == nullptr)
     refuse(fmt::format("recv is null with count {}", call.count), "pass the buffer to receive into");
-  if (!call.is_message() && needs_send && !call.in_place(rank) &&
+  if (call.needs_send(rank) && call.needs_recv(rank) && !call.in_place(rank) &&
       overlap(call.send, call.input_bytes(ranks), call.recv, call.output_bytes(ranks)))
     refuse("send and recv overlap, but not as the in-place form does",
            "use separate buffers, or the in-place form that communicator.h gives for this collective");

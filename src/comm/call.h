@@ -20,21 +20,23 @@ struct Call {
   std::size_t count = 0;
   DataType type = DataType::u8;
   ReduceOp op = ReduceOp::sum;
-  std::int32_t root = 0;  ///< broadcast: root; send_recv: the peer
+  std::int32_t root = 0;  ///< of a rooted collective; send_recv: the peer
   enum class Direction : std::uint8_t { none, send, receive };
   Direction direction = Direction::none;  ///< of a message
   std::uint64_t generation = 0;           ///< epoch the call was made in
 
   bool is_message() const noexcept { return collective == core::Collective::send_recv; }
   bool is_send() const noexcept { return direction == Direction::send; }
-  bool reduces() const noexcept {
-    return collective == core::Collective::all_reduce || collective == core::Collective::reduce_scatter;
-  }
+  bool reduces() const noexcept { return core::reduces(collective); }
+  bool has_root() const noexcept { return core::has_root(collective); }
+  /// Whether this rank passes an input, and takes an output.
+  bool needs_send(std::uint32_t rank) const noexcept;
+  bool needs_recv(std::uint32_t rank) const noexcept;
   /// core::Plan::bytes of this call.
   std::uint64_t bytes() const noexcept { return static_cast<std::uint64_t>(count) * size_of(type); }
   std::uint64_t input_bytes(std::uint32_t ranks) const noexcept;
   std::uint64_t output_bytes(std::uint32_t ranks) const noexcept;
-  /// True when the buffers overlap as the collective's in-place form says.
+  /// True when the buffers overlap as the collective's in-place form says; false where a rank has one only.
   bool in_place(std::uint32_t rank) const noexcept;
 };
 

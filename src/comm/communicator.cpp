@@ -56,6 +56,21 @@ void Communicator::broadcast(const void* send, void* recv, std::size_t count, Da
                  target);
 }
 
+void Communicator::reduce(const void* send, void* recv, std::size_t count, DataType type, ReduceOp op,
+                          int root, Target target) {
+  state_->submit(make_call(core::Collective::reduce, send, recv, count, type, op, root), target);
+}
+
+void Communicator::gather(const void* send, void* recv, std::size_t count, DataType type, int root,
+                          Target target) {
+  state_->submit(make_call(core::Collective::gather, send, recv, count, type, ReduceOp::sum, root), target);
+}
+
+void Communicator::scatter(const void* send, void* recv, std::size_t count, DataType type, int root,
+                           Target target) {
+  state_->submit(make_call(core::Collective::scatter, send, recv, count, type, ReduceOp::sum, root), target);
+}
+
 void Communicator::all_to_all(const void* send, void* recv, std::size_t count, DataType type, Target target) {
   state_->submit(make_call(core::Collective::all_to_all, send, recv, count, type), target);
 }

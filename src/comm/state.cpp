@@ -251,7 +251,7 @@ std::shared_ptr<const core::Plan> CommunicatorState::plan_for(const Call& call, 
   core::PlanRequest request;
   request.collective = call.collective;
   request.ranks = call.is_message() ? 2 : static_cast<std::int32_t>(epoch.size);
-  request.root = call.collective == core::Collective::broadcast ? call.root : 0;
+  request.root = call.has_root() ? call.root : 0;
   request.element_bytes = size_of(call.type);
   request.bytes = call.bytes();
   request.in_place = call.in_place(epoch.rank);
@@ -261,8 +261,9 @@ std::shared_ptr<const core::Plan> CommunicatorState::plan_for(const Call& call, 
   request.scratch_bytes = (call.is_message() ? layout.pair_bytes : layout.scratch_bytes) / kHalves;
   if (forced_plan_ && forced_plan_->collective == request.collective &&
       forced_plan_->ranks == request.ranks && forced_plan_->bytes == request.bytes &&
-      forced_plan_->root == request.root && forced_plan_->in_place == request.in_place &&
-      forced_plan_->average == request.average)
+      forced_plan_->root == request.root && forced_plan_->average == request.average &&
+      (forced_plan_->in_place == request.in_place || !call.needs_send(epoch.rank) ||
+       !call.needs_recv(epoch.rank)))
     return forced_plan_;
 
   const Descriptor descriptor = describe(call);

@@ -100,17 +100,18 @@ Bytes moved(const PatternRequest& r, const std::vector<Bytes>& inputs) {
                   input.begin() + static_cast<std::ptrdiff_t>(at + block));
   };
   if (r.collective == Collective::broadcast) take(r.root, 0);
+  if (r.collective == Collective::scatter) take(r.root, static_cast<std::size_t>(r.rank) * block);
   if (r.collective == Collective::send_recv) take((r.rank + r.ranks - 1) % r.ranks, 0);
   for (int sender = 0; sender < r.ranks; ++sender) {
-    if (r.collective == Collective::all_gather) take(sender, 0);
+    if (r.collective == Collective::all_gather || r.collective == Collective::gather) take(sender, 0);
     if (r.collective == Collective::all_to_all) take(sender, static_cast<std::size_t>(r.rank) * block);
   }
   return output;
 }
 
 TEST(Pattern, AcceptsRightMovesAndCountsWrongElements) {
-  for (auto collective :
-       {Collective::all_gather, Collective::broadcast, Collective::all_to_all, Collective::send_recv}) {
+  for (auto collective : {Collective::all_gather, Collective::broadcast, Collective::all_to_all,
+                          Collective::send_recv, Collective::gather, Collective::scatter}) {
     for (int ranks : {1, 2, 3, 5}) {
       for (int t = 0; t < kDataTypeCount; ++t) {
         auto request = request_of(collective, static_cast<DataType>(t), ReduceOp::sum, ranks, 50'000);
@@ -120,7 +121,8 @@ TEST(Pattern, AcceptsRightMovesAndCountsWrongElements) {
           ASSERT_EQ(output.size(), request.shape.recv_count * size_of(request.type));
           EXPECT_EQ(count_wrong(request, output.data()), 0U);
           output[output.size() / 2] ^= std::byte{1};
-          EXPECT_EQ(count_wrong(request, output.data()), 1U);
+          const bool has_output = collective != Collective::gather || request.rank == request.root;
+          EXPECT_EQ(count_wrong(request, output.data()), has_output ? 1U : 0U);
         }
       }
     }
@@ -231,6 +233,11 @@ TEST(Sweep, ShapesAndFactorsFollowNcclTests) {
   EXPECT_DOUBLE_EQ(bus_factor(Collective::all_reduce, 4), 1.5);
   EXPECT_DOUBLE_EQ(bus_factor(Collective::all_gather, 4), 0.75);
   EXPECT_DOUBLE_EQ(bus_factor(Collective::broadcast, 4), 1);
+  EXPECT_DOUBLE_EQ(bus_factor(Collective::reduce, 4), 1);
+  EXPECT_DOUBLE_EQ(bus_factor(Collective::gather, 4), 0.75);
+  EXPECT_DOUBLE_EQ(bus_factor(Collective::scatter, 4), 0.75);
+  EXPECT_EQ(in_place_send_offset(Collective::gather, shape_of(Collective::gather, 1024, 4, 3), 2), 170U);
+  EXPECT_EQ(in_place_recv_offset(Collective::scatter, scatter, 1), 128U);
   EXPECT_EQ(in_place_send_offset(Collective::all_gather, gather, 2), 170U);
   EXPECT_EQ(in_place_recv_offset(Collective::reduce_scatter, scatter, 1), 128U);
 }

@@ -95,6 +95,53 @@ TEST_P(Collectives, BroadcastFromEveryRoot) {
   });
 }
 
+TEST_P(Collectives, ReduceToEveryRoot) {
+  const auto [ranks, count] = GetParam();
+  run_ranks(ranks, [&, ranks = ranks, count = count](Communicator& comm, int rank) {
+    for (int root = 0; root < ranks; ++root) {
+      for (auto form : kForms) {
+        Elements mine(DataType::f32, count, rank, root);
+        Elements result(DataType::f32, count);
+        if (form == Form::in_place) result = mine;
+        void* into = rank == root ? result.data() : nullptr;
+        comm.reduce(form == Form::in_place ? result.data() : mine.data(), into, count, DataType::f32,
+                    ReduceOp::sum, root);
+        if (rank == root) {
+          ASSERT_EQ(result, reduced(DataType::f32, count, ReduceOp::sum, ranks, root));
+        } else if (form == Form::in_place) {
+          ASSERT_EQ(result, mine) << "an input is never written";
+        }
+      }
+    }
+  });
+}
+
+TEST_P(Collectives, GatherToEveryRootAndScatterBack) {
+  const auto [ranks, count] = GetParam();
+  run_ranks(ranks, [&, ranks = ranks, count = count](Communicator& comm, int rank) {
+    const auto total = count * static_cast<std::size_t>(ranks);
+    const auto own = count * static_cast<std::size_t>(rank);
+    for (int root = 0; root < ranks; ++root) {
+      for (auto form : kForms) {
+        const bool in_place = form == Form::in_place && rank == root;
+        Elements mine(DataType::u8, count, rank, root);
+        Elements all(DataType::u8, total);
+        if (in_place) all.paste(mine, own);
+        comm.gather(in_place ? all.at(own) : mine.data(), rank == root ? all.data() : nullptr, count,
+                    DataType::u8, root);
+        for (int from = 0; rank == root && from < ranks; ++from)
+          ASSERT_EQ(all.part(count * static_cast<std::size_t>(from), count),
+                    Elements(DataType::u8, count, from, root));
+
+        Elements back(DataType::u8, count);
+        comm.scatter(rank == root ? all.data() : nullptr, in_place ? all.at(own) : back.data(), count,
+                     DataType::u8, root);
+        ASSERT_EQ(in_place ? all.part(own, count) : back, mine);
+      }
+    }
+  });
+}
+
 TEST_P(Collectives, AllToAll) {
   const auto [ranks, count] = GetParam();
   run_ranks(ranks, [&, ranks = ranks, count = count](Communicator& comm, int rank) {
@@ -135,7 +182,7 @@ INSTANTIATE_TEST_SUITE_P(Sizes, Collectives,
                                            Case{2, 1000}, Case{2, 65536}, Case{2, 3000001}, Case{3, 1},
                                            Case{3, 7}, Case{3, 40000}, Case{4, 2048}, Case{5, 3},
                                            Case{5, 70001}, Case{7, 12}, Case{7, 9999}, Case{8, 1},
-                                           Case{8, 16384}),
+                                           Case{8, 16384}, Case{9, 333}),
                          case_name);
 
 // Whether a call is in place is each rank's own business: their plans must fit together all the same.
@@ -176,7 +223,7 @@ TEST(Forms, RanksMayMixThem) {
 
 class TypesAndOperators : public ::testing::TestWithParam<int> {};
 
-TEST_P(TypesAndOperators, AllReduceAndReduceScatter) {
+TEST_P(TypesAndOperators, AllReduceReduceScatterAndReduce) {
   const int ranks = GetParam();
   run_ranks(ranks, [&](Communicator& comm, int rank) {
     for (int type_index = 0; type_index < kDataTypeCount; ++type_index) {
@@ -196,6 +243,11 @@ TEST_P(TypesAndOperators, AllReduceAndReduceScatter) {
               result,
               reduced(type, total, op, ranks, op_index).part(count * static_cast<std::size_t>(rank), count))
               << name_of(type) << " " << name_of(op) << " " << count;
+          comm.reduce(mine.data(), rank == ranks - 1 ? mine.data() : nullptr, count, type, op, ranks - 1);
+          if (rank == ranks - 1) {
+            ASSERT_EQ(mine, reduced(type, count, op, ranks, op_index))
+                << name_of(type) << " " << name_of(op) << " " << count;
+          }
         }
       }
     }

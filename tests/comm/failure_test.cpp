@@ -81,6 +81,18 @@ TEST(Mismatch, CollectiveTypeOperatorRootAndOrder) {
       [](C& c, void* s, void* r) { c.broadcast(s, r, 9, DataType::f32, 0); },
       [](C& c, void* s, void* r) { c.broadcast(s, r, 9, DataType::f32, 1); });
   expect(
+      "rank 0 called reduce(count 9, f32, max, root 0)", "rank 1 called reduce(count 9, f32, max, root 1)",
+      [](C& c, void* s, void* r) { c.reduce(s, r, 9, DataType::f32, ReduceOp::max, 0); },
+      [](C& c, void* s, void* r) { c.reduce(s, r, 9, DataType::f32, ReduceOp::max, 1); });
+  expect(
+      "rank 0 called gather(count 900, f32, root 0)", "rank 1 called gather(count 901, f32, root 0)",
+      [](C& c, void* s, void* r) { c.gather(s, r, 900, DataType::f32, 0); },
+      [](C& c, void* s, void*) { c.gather(s, nullptr, 901, DataType::f32, 0); });
+  expect(
+      "rank 0 called scatter(count 9, f32, root 1)", "rank 1 called gather(count 9, f32, root 1)",
+      [](C& c, void*, void* r) { c.scatter(nullptr, r, 9, DataType::f32, 1); },
+      [](C& c, void* s, void* r) { c.gather(s, r, 9, DataType::f32, 1); });
+  expect(
       "rank 0 called all_gather(count 100, f64)", "rank 1 called all_to_all(count 100, f64)",
       [](C& c, void* s, void* r) { c.all_gather(s, r, 100, DataType::f64); },
       [](C& c, void* s, void* r) { c.all_to_all(s, r, 100, DataType::f64); });
@@ -137,6 +149,16 @@ TEST(Arguments, AreCheckedAndNamed) {
     float* data = values.data();
     EXPECT_THAT(text_of([&] { comm.broadcast(data, data, 1, DataType::f32, 2); }),
                 HasSubstr("root 2 is outside 0..1"));
+    const int self = comm.rank();
+    EXPECT_THAT(text_of([&] { comm.reduce(data, nullptr, 1, DataType::f32, ReduceOp::sum, self); }),
+                HasSubstr("recv is null with count 1"));
+    EXPECT_THAT(text_of([&] { comm.reduce(nullptr, data, 1, DataType::f32, ReduceOp::sum, 1 - self); }),
+                HasSubstr("send is null with count 1"));
+    EXPECT_THAT(text_of([&] { comm.gather(data, data + 1, 10, DataType::f32, self); }), HasSubstr("overlap"));
+    EXPECT_THAT(text_of([&] { comm.scatter(nullptr, data, 1, DataType::f32, self); }),
+                HasSubstr("send is null with count 1"));
+    EXPECT_THAT(text_of([&] { comm.gather(data, data, 1, DataType::f32, -1); }),
+                HasSubstr("root -1 is outside 0..1"));
     EXPECT_THAT(text_of([&] { comm.send(data, 1, DataType::f32, -1); }),
                 HasSubstr("peer -1 is outside 0..1"));
     EXPECT_THAT(text_of([&] { comm.all_reduce(nullptr, data, 1, DataType::f32, ReduceOp::sum); }),

@@ -33,8 +33,8 @@ void for_each_case(const std::vector<std::int32_t>& rank_counts, const std::vect
           PlanRequest request;
           request.collective = static_cast<Collective>(collective);
           request.ranks = ranks;
-          request.root = (variant & 1) != 0 ? ranks - 1 : 0;
-          request.in_place = (variant & 1) != 0;
+          request.root = (variant & 1) != 0 ? ranks - 1 : (variant & 4) != 0 ? ranks / 2 : 0;
+          request.in_place = (variant & 1) != 0 || variant == 4;
           request.average = (variant & 2) != 0;
           request.element_bytes = (variant & 2) != 0 ? 2 : 4;
           request.bytes = elements * request.element_bytes;

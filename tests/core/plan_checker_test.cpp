@@ -24,8 +24,9 @@ TEST(PlanChecker, ProvesWhatTheBuildersMake) {
   for_each_case({1, 2, 3, 4, 5, 6, 7, 8, 9}, {0, 1, 13, 601, 1900}, prove);
   for_each_case({16, 33}, {601}, prove);
   for_each_case({64}, {130}, prove);
-  // one_shot and one_shot_packet serve six collectives, ring four, two_shot and point_to_point one.
-  EXPECT_EQ(proven.size(), 6u + 6u + 4u + 1u + 1u);
+  // one_shot and one_shot_packet serve nine collectives, ring four, two_shot and tree two, point_to_point
+  // one.
+  EXPECT_EQ(proven.size(), 9u + 9u + 4u + 2u + 2u + 1u);
 }
 
 TEST(PlanChecker, ProvesDefaultChunksOverDefaultScratch) {
@@ -255,6 +256,51 @@ TEST(PlanChecker, AveragesDivideOnceAndLast) {
   program = good;
   std::swap(program[program.size() - 1], program[program.size() - 2]);
   EXPECT_THAT(check(plan).problem, HasSubstr("it is not divided by the number of ranks"));
+}
+
+TEST(PlanChecker, TreeOrderIsOfReduceAndIsWhatTheTreeCombines) {
+  PlanRequest request;
+  request.collective = Collective::reduce;
+  request.ranks = 5;
+  request.root = 3;
+  request.bytes = 64;
+  request.scratch_bytes = 4096;
+  const Plan good = build("tree", request);
+  EXPECT_EQ(check(good).problem, "");
+  Plan plan = good;
+  plan.order = ReductionOrder::rank_order;
+  EXPECT_THAT(check(plan).problem, HasSubstr("rank 3 output[0, 64) holds"));
+  plan.order = ReductionOrder::other;
+  EXPECT_EQ(check(plan).problem, "") << "everything once";
+  plan = good;
+  plan.collective = Collective::all_reduce;
+  EXPECT_THAT(check(plan).problem, HasSubstr("tree_order, which only reduce has, not all_reduce"));
+  plan = build("one_shot", request);
+  plan.order = ReductionOrder::tree_order;
+  EXPECT_THAT(check(plan).problem, HasSubstr("rank 3 output[0, 64) holds"));
+}
+
+TEST(PlanChecker, WhereARankHasNoBufferNothingIsThere) {
+  PlanRequest request;
+  request.ranks = 3;
+  request.root = 1;
+  request.bytes = 64;
+  request.scratch_bytes = 4096;
+  const auto problem_of = [&](Collective collective, Space space) {
+    request.collective = collective;
+    Plan plan = build("one_shot", request);
+    const Place there{space, 2, 0};
+    const Place scratch{Space::scratch, 2, 0};
+    plan.programs[2][0].push_back({.kind = StepKind::copy,
+                                   .bytes = 4,
+                                   .destination = space == Space::input ? scratch : there,
+                                   .source = space == Space::input ? there : scratch});
+    return check(plan).problem;
+  };
+  EXPECT_THAT(problem_of(Collective::reduce, Space::output), HasSubstr("leave the output of 0 bytes"));
+  EXPECT_THAT(problem_of(Collective::gather, Space::output), HasSubstr("leave the output of 0 bytes"));
+  EXPECT_THAT(problem_of(Collective::scatter, Space::input), HasSubstr("leave the input of 0 bytes"));
+  EXPECT_THAT(problem_of(Collective::broadcast, Space::input), HasSubstr("leave the input of 0 bytes"));
 }
 
 TEST(PlanChecker, PacketsAreOnePerRankAndBounded) {

@@ -42,6 +42,28 @@ TEST(PlanCost, FewerBytesWinWhenLarge) {
   }
 }
 
+TEST(PlanCost, ATreeWinsWhereManyRanksWithCoresMoveLittle) {
+  const auto price_of = [](std::string_view builder, Collective collective, std::int32_t ranks,
+                           std::uint64_t bytes, int cores) {
+    PlanRequest request;
+    request.collective = collective;
+    request.ranks = ranks;
+    request.bytes = bytes;
+    request.scratch_bytes = 256 << 10;
+    CostModel model;
+    model.cores = cores;
+    return predict_seconds(build(builder, request), model);
+  };
+  for (std::int32_t ranks : {16, 64}) {
+    EXPECT_LT(price_of("tree", Collective::reduce, ranks, 1024, ranks),
+              price_of("one_shot", Collective::reduce, ranks, 1024, ranks))
+        << ranks;
+  }
+  // Ranks that take turns pay for every level with a switch.
+  EXPECT_GT(price_of("tree", Collective::reduce, 16, 1024, 2),
+            price_of("one_shot", Collective::reduce, 16, 1024, 2));
+}
+
 TEST(PlanCost, LargeMessagesCostTheirBytes) {
   // Two ranks, one shot: every byte is copied once and reduced once by each rank.
   const CostModel model;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <random>
 #include <tuple>
@@ -42,11 +43,11 @@ class Machine {
     published_.assign(n, false);
     for (std::int32_t rank = 0; rank < plan.ranks; ++rank) {
       const auto r = static_cast<std::size_t>(rank);
-      Bytes input(plan.input_bytes());
+      Bytes input(plan.input_bytes(rank));
       for (std::uint64_t i = 0; i < input.size(); ++i) input[i] = input_byte(rank, i);
-      outputs_[r].assign(plan.output_bytes(), 0xDD);
+      outputs_[r].assign(plan.output_bytes(rank), 0xDD);
       inputs_[r] = input;
-      if (plan.in_place) alias(rank, input);
+      if (plan.shares_buffer(rank)) alias(rank, input);
     }
   }
 
@@ -119,18 +120,19 @@ class Machine {
   }
 
   Bytes output(std::int32_t rank) {
-    auto* data = at({Space::output, rank, 0}, plan_.output_bytes());
-    return data == nullptr ? Bytes{} : Bytes(data, data + plan_.output_bytes());
+    const std::uint64_t bytes = plan_.output_bytes(rank);
+    auto* data = at({Space::output, rank, 0}, bytes);
+    return data == nullptr ? Bytes{} : Bytes(data, data + bytes);
   }
 
   bool in_bounds = true;
 
  private:
-  bool output_holds_input() const { return plan_.collective != Collective::reduce_scatter; }
+  bool output_holds_input() const {
+    return plan_.collective != Collective::reduce_scatter && plan_.collective != Collective::scatter;
+  }
   std::uint64_t alias_offset(std::int32_t rank) const {
-    const bool blocks =
-        plan_.collective == Collective::all_gather || plan_.collective == Collective::reduce_scatter;
-    return blocks ? static_cast<std::uint64_t>(rank) * plan_.bytes : 0;
+    return plan_.shared_offset(output_holds_input() ? Space::input : Space::output, rank);
   }
   void alias(std::int32_t rank, const Bytes& input) {
     if (output_holds_input()) {
@@ -142,6 +144,7 @@ class Machine {
 
   std::uint8_t* at(const Place& place, std::uint64_t bytes) {
     const auto r = static_cast<std::size_t>(place.rank);
+    const bool shares = plan_.shares_buffer(place.rank);
     Bytes* memory = nullptr;
     std::uint64_t shift = 0;
     std::uint64_t limit = 0;
@@ -151,14 +154,14 @@ class Machine {
         limit = memory->size();
         break;
       case Space::input:
-        limit = plan_.input_bytes();
-        memory = plan_.in_place && output_holds_input() ? &outputs_[r] : &inputs_[r];
-        shift = plan_.in_place && output_holds_input() ? alias_offset(place.rank) : 0;
+        limit = plan_.input_bytes(place.rank);
+        memory = shares && output_holds_input() ? &outputs_[r] : &inputs_[r];
+        shift = shares && output_holds_input() ? alias_offset(place.rank) : 0;
         break;
       case Space::output:
-        limit = plan_.output_bytes();
-        memory = plan_.in_place && !output_holds_input() ? &inputs_[r] : &outputs_[r];
-        shift = plan_.in_place && !output_holds_input() ? alias_offset(place.rank) : 0;
+        limit = plan_.output_bytes(place.rank);
+        memory = shares && !output_holds_input() ? &inputs_[r] : &outputs_[r];
+        shift = shares && !output_holds_input() ? alias_offset(place.rank) : 0;
         break;
     }
     if (place.offset > limit || bytes > limit - place.offset) {
@@ -230,7 +233,20 @@ RunResult interpret(const Plan& plan, std::uint64_t seed) {
 
 std::vector<std::uint8_t> expected_output(const Plan& plan, std::int32_t rank) {
   const std::uint64_t element = plan.element_bytes;
-  Bytes output(plan.output_bytes());
+  Bytes output(plan.output_bytes(rank));
+  // The total of a subtree of the binomial tree whose root is the plan's: see ExpressionPool::tree_total.
+  const std::function<Bytes(std::uint64_t, std::int32_t)> subtree = [&](std::uint64_t offset,
+                                                                        std::int32_t relative) {
+    Bytes total(element);
+    for (std::uint64_t i = 0; i < element; ++i) {
+      total[i] = input_byte((plan.root + relative) % plan.ranks, offset + i);
+    }
+    for (std::int32_t bit = 1; (relative & bit) == 0 && relative + bit < plan.ranks; bit *= 2) {
+      const Bytes below = subtree(offset, relative + bit);
+      combine(total.data(), total.data(), below.data(), element);
+    }
+    return total;
+  };
   const auto reduced = [&](std::uint64_t position, std::uint64_t input_offset, std::int32_t first) {
     Bytes left(element), right(element);
     for (std::uint64_t i = 0; i < element; ++i) left[i] = input_byte(first, input_offset + i);
@@ -274,7 +290,26 @@ std::vector<std::uint8_t> expected_output(const Plan& plan, std::int32_t rank) {
       for (std::uint64_t i = 0; i < output.size(); ++i) output[i] = input_byte(plan.root, i);
       break;
     case Collective::send_recv:
-      for (std::uint64_t i = 0; i < output.size(); ++i) output[i] = rank == 1 ? input_byte(0, i) : 0xDD;
+      for (std::uint64_t i = 0; i < output.size(); ++i) output[i] = input_byte(0, i);
+      break;
+    case Collective::reduce:
+      for (std::uint64_t at = 0; at < output.size(); at += element) {
+        if (plan.order != ReductionOrder::tree_order) {
+          reduced(at, at, 0);
+          continue;
+        }
+        Bytes total = subtree(at, 0);
+        if (plan.average) scale_element(total.data(), element);
+        std::copy(total.begin(), total.end(), output.begin() + static_cast<std::ptrdiff_t>(at));
+      }
+      break;
+    case Collective::gather:
+      for (std::uint64_t i = 0; i < output.size(); ++i) {
+        output[i] = input_byte(static_cast<std::int32_t>(i / plan.bytes), i % plan.bytes);
+      }
+      break;
+    case Collective::scatter:
+      for (std::uint64_t i = 0; i < output.size(); ++i) output[i] = input_byte(plan.root, own_block + i);
       break;
   }
   return output;

@@ -122,7 +122,9 @@ void add_binding(CLI::App& app, Binding& binding) {
 }
 
 constexpr auto kCollectives =
-    "a collective: barrier, all_reduce, all_gather, reduce_scatter, broadcast, all_to_all or send_recv";
+    "a collective: barrier, all_reduce, all_gather, reduce_scatter, broadcast, all_to_all, send_recv, "
+    "reduce, "
+    "gather or scatter";
 constexpr auto kTypes = "a type: i8 u8 i32 u32 i64 u64 f16 bf16 f32 f64";
 constexpr auto kOperators = "an operator: sum prod min max avg";
 constexpr auto kSize = "a size such as 0, 512, 64K, 16M, 1G";
@@ -181,7 +183,7 @@ void describe_bench(CLI::App& app, BenchOptions& o) {
   add_number(app, "-c,--check", o.checks, 0, 1000, "verified operations per line (1)");
   add_list(app, "-d,--datatype", o.types, kDataTypeCount, parse_type, kTypes, "type, or all (f32)");
   add_list(app, "-o,--op", o.operators, kReduceOpCount, parse_operator, kOperators, "operator, or all (sum)");
-  add_number(app, "-r,--root", o.root, 0, kMaxRanks - 1, "root of broadcast (0)");
+  add_number(app, "-r,--root", o.root, 0, kMaxRanks - 1, "root of broadcast, reduce, gather, scatter (0)");
   add_choice(app, "-R,--local_register", o.buffers, {{"0", BufferKind::plain}, {"1", BufferKind::library}},
              "1: buffers allocated by the library (zero-copy), 0: plain ones (0)");
   add_number(app, "-G,--cudagraph", o.graph_replays, 0, 1'000'000,
@@ -219,7 +221,7 @@ void describe_plan(CLI::App& app, PlanOptions& o) {
   add_value(app, "--bytes", o.bytes, parse_bytes, kSize, "bytes per rank (1M)");
   add_value(app, "--type", o.type, parse_type, kTypes, "element type (f32)");
   add_value(app, "--op", o.op, parse_operator, kOperators, "operator (sum)");
-  add_number(app, "--root", o.root, 0, kMaxRanks - 1, "root of broadcast (0)");
+  add_number(app, "--root", o.root, 0, kMaxRanks - 1, "root of broadcast, reduce, gather, scatter (0)");
   app.add_flag_callback(
       "--in-place", [&o] { o.in_place = true; }, "input and output overlap");
   app.add_flag_callback(

@@ -61,8 +61,14 @@ struct Builder {
 };
 
 bool is_ring(const PlanRequest& request) noexcept {
-  return reduces(request.collective) || request.collective == Collective::all_gather ||
-         request.collective == Collective::broadcast;
+  return request.collective == Collective::all_reduce || request.collective == Collective::reduce_scatter ||
+         request.collective == Collective::all_gather || request.collective == Collective::broadcast;
+}
+bool is_two_shot(const PlanRequest& request) noexcept {
+  return request.collective == Collective::all_reduce || request.collective == Collective::reduce;
+}
+bool is_tree(const PlanRequest& request) noexcept {
+  return request.collective == Collective::reduce || request.collective == Collective::broadcast;
 }
 
 const std::array kBuilders = {
@@ -75,11 +81,11 @@ const std::array kBuilders = {
               return r.collective != Collective::send_recv && one_shot_pipeline(r).has_value();
             }},
     Builder{"two_shot", build_two_shot,
-            [](const PlanRequest& r) {
-              return r.collective == Collective::all_reduce && two_shot_pipeline(r).has_value();
-            }},
+            [](const PlanRequest& r) { return is_two_shot(r) && two_shot_pipeline(r).has_value(); }},
     Builder{"ring", build_ring,
             [](const PlanRequest& r) { return is_ring(r) && ring_pipeline(r).has_value(); }},
+    Builder{"tree", build_tree,
+            [](const PlanRequest& r) { return is_tree(r) && tree_pipeline(r).has_value(); }},
     Builder{"point_to_point", build_point_to_point,
             [](const PlanRequest& r) {
               return r.collective == Collective::send_recv && one_way_pipeline(r, r.bytes).has_value();

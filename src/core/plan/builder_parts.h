@@ -14,9 +14,6 @@ bool is_valid(const PlanRequest& request) noexcept;
 inline bool needs_exchange(const PlanRequest& request) noexcept {
   return request.ranks > 1 && (request.bytes > 0 || request.collective == Collective::barrier);
 }
-inline bool reduces(Collective collective) noexcept {
-  return collective == Collective::all_reduce || collective == Collective::reduce_scatter;
-}
 
 /// The plan's frame: everything but the programs, one empty channel per rank.
 Plan empty_plan(std::string_view name, const PlanRequest& request, ReductionOrder order_if_reducing);
@@ -46,6 +43,7 @@ void write_programs(Plan& plan, const PlanRequest& request, Write write) {
 std::optional<Pipeline> one_shot_pipeline(const PlanRequest& request) noexcept;
 std::optional<Pipeline> two_shot_pipeline(const PlanRequest& request) noexcept;
 std::optional<Pipeline> ring_pipeline(const PlanRequest& request) noexcept;
+std::optional<Pipeline> tree_pipeline(const PlanRequest& request) noexcept;
 
 /// Payload bytes of a request's packet.
 std::uint64_t packet_payload_bytes(const PlanRequest& request) noexcept;

@@ -23,15 +23,17 @@ struct PlanRequest {
 };
 
 /// One packet to everyone, every rank combines all packets in rank order. At most kPacketBytes.
-/// barrier, all_reduce, all_gather, broadcast, reduce_scatter (whole input in one packet), all_to_all
-/// likewise.
+/// barrier, all_reduce, reduce, all_gather, gather, broadcast; reduce_scatter, all_to_all and scatter with
+/// the whole input in one packet.
 Plan build_one_shot_packet(const PlanRequest& request);
 /// Everyone publishes its whole input in its own scratch, chunk by chunk; everyone reads all it needs.
 Plan build_one_shot(const PlanRequest& request);
-/// Reduce-scatter by blocks, then all-gather of the results. all_reduce only.
+/// Reduce-scatter by blocks, then all-gather (reduce: gather) of the results. all_reduce, reduce.
 Plan build_two_shot(const PlanRequest& request);
 /// Neighbours pass chunks around a ring. all_reduce, all_gather, reduce_scatter, broadcast.
 Plan build_ring(const PlanRequest& request);
+/// Binomial tree from or to the root, chunk by chunk. reduce, broadcast.
+Plan build_tree(const PlanRequest& request);
 /// Chunks through the sender's scratch with credits. send_recv only.
 Plan build_point_to_point(const PlanRequest& request);
 

@@ -65,6 +65,21 @@ class OutcomeCheck {
           append(wanted, {plan_.bytes, pool.input_of(peer), own_block});
         }
         break;
+      case Collective::reduce:
+        if (rank != plan_.root) break;
+        for (std::int32_t block = 0; block < plan_.ranks; ++block) {
+          const ByteRange range = block_of(plan_.bytes, plan_.element_bytes, plan_.ranks, block);
+          append(wanted, {range.bytes(), total_of_block(block), range.begin});
+        }
+        break;
+      case Collective::gather:
+        for (std::int32_t peer = 0; rank == plan_.root && peer < plan_.ranks; ++peer) {
+          append(wanted, {plan_.bytes, pool.input_of(peer), 0});
+        }
+        break;
+      case Collective::scatter:
+        append(wanted, {plan_.bytes, pool.input_of(plan_.root), own_block});
+        break;
       case Collective::broadcast:
         append(wanted, {plan_.bytes, pool.input_of(plan_.root), 0});
         break;
@@ -76,6 +91,9 @@ class OutcomeCheck {
   }
 
   Expression total_of_block(std::int32_t block) {
+    if (plan_.order == ReductionOrder::tree_order) {
+      return run_.expressions().tree_total(plan_.root, plan_.average);
+    }
     const std::int32_t first = plan_.order == ReductionOrder::ring_order ? (block + 1) % plan_.ranks : 0;
     return run_.expressions().total_from(first, plan_.average);
   }
@@ -119,7 +137,8 @@ class OutcomeCheck {
     for (std::int32_t rank = 0; rank < plan_.ranks; ++rank) {
       const std::vector<Piece> output = run_.output_of(rank);
       std::uint64_t at = 0;
-      const std::uint64_t start = same_everywhere ? 0 : static_cast<std::uint64_t>(rank) * plan_.bytes;
+      const bool by_blocks = plan_.collective == Collective::reduce_scatter;
+      const std::uint64_t start = by_blocks ? static_cast<std::uint64_t>(rank) * plan_.bytes : 0;
       for (const Piece& piece : output) {
         const std::uint64_t end = at + piece.bytes;
         if (auto problem = run_.expressions().problem_as_total(piece.expression, plan_.average);

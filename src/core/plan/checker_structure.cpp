@@ -48,11 +48,13 @@ std::string header_problem(const Plan& plan) {
                          kMostChannels);
     }
   }
-  const bool reducing =
-      plan.collective == Collective::all_reduce || plan.collective == Collective::reduce_scatter;
+  const bool reducing = reduces(plan.collective);
   if (reducing != (plan.order != ReductionOrder::none)) {
     return fmt::format("order is {}, but {} {}", name_of(plan.order), name_of(plan.collective),
                        reducing ? "reduces" : "reduces nothing");
+  }
+  if (plan.order == ReductionOrder::tree_order && plan.collective != Collective::reduce) {
+    return fmt::format("order is tree_order, which only reduce has, not {}", name_of(plan.collective));
   }
   if (plan.average && !reducing) {
     return fmt::format("average is true, but {} reduces nothing", name_of(plan.collective));
@@ -107,8 +109,7 @@ class StepCheck {
 
   std::uint64_t limit(const Place& place) const {
     if (place.space == Space::scratch) return plan_.scratch_bytes;
-    if (plan_.collective == Collective::send_recv && self_ != (place.space == Space::input ? 0 : 1)) return 0;
-    return place.space == Space::input ? plan_.input_bytes() : plan_.output_bytes();
+    return place.space == Space::input ? plan_.input_bytes(self_) : plan_.output_bytes(self_);
   }
 
   std::string place(std::string_view field, const Place& place) const {

@@ -59,6 +59,19 @@ Expression ExpressionPool::total_from(std::int32_t first, bool average) {
   return average ? scale(total) : total;
 }
 
+Expression ExpressionPool::tree_node(std::int32_t root, std::int32_t relative) {
+  Expression total = input_of((root + relative) % ranks_);
+  for (std::int32_t bit = 1; (relative & bit) == 0 && relative + bit < ranks_; bit *= 2) {
+    total = reduce(total, tree_node(root, relative + bit), 0);
+  }
+  return total;
+}
+
+Expression ExpressionPool::tree_total(std::int32_t root, bool average) {
+  const Expression total = tree_node(root, 0);
+  return average ? scale(total) : total;
+}
+
 std::string ExpressionPool::problem_as_total(Expression expression, bool average) const {
   if (average != is_scaled(expression)) {
     return average ? "it is not divided by the number of ranks" : "it is divided by the number of ranks";

@@ -30,6 +30,10 @@ class ExpressionPool {
   /// ((r_first op r_first+1) op ...) around the ring of ranks, divided by ranks if `average`.
   Expression total_from(std::int32_t first, bool average);
 
+  /// A binomial tree from `root`: with relative rank v = (rank - root) mod ranks, node v combines its own
+  /// input with the totals of its children v + 1, v + 2, v + 4 ... (below v's lowest set bit), in this order.
+  Expression tree_total(std::int32_t root, bool average);
+
   bool is_scaled(Expression expression) const noexcept { return at(expression).kind == Kind::scaled; }
   /// Empty when the expression combines the input of every rank exactly once, all at the same coordinate,
   /// and is scaled once as a whole if `average`, else not at all. Otherwise what is wrong.
@@ -53,6 +57,7 @@ class ExpressionPool {
   };
   const Node& at(Expression expression) const noexcept { return nodes_[expression]; }
   Expression intern(const Node& node);
+  Expression tree_node(std::int32_t root, std::int32_t relative);
   void print(Expression expression, int depth, std::string& text) const;
 
   std::int32_t ranks_;

@@ -37,6 +37,13 @@ class OneShot {
       case Collective::broadcast:
         broadcast();
         break;
+      case Collective::reduce:
+      case Collective::gather:
+        to_root();
+        break;
+      case Collective::scatter:
+        scatter();
+        break;
       case Collective::send_recv:
         break;
     }
@@ -177,6 +184,53 @@ class OneShot {
     }
   }
 
+  /// Reduce and gather: everyone but the root publishes, the root reads.
+  void to_root() {
+    const CreditRule credits{pipeline_.slots, pipeline_.chunks()};
+    const std::int32_t root = request_.root;
+    for (std::uint64_t k = 0; k < pipeline_.chunks(); ++k) {
+      if (self_ != root) {
+        if (auto credit = credits.needed(k)) program_.wait(root, kCredit, credit);
+        publish_input(k);
+        program_.signal(root, kPublished, k + 1);
+        continue;
+      }
+      if (request_.collective == Collective::gather) {
+        gather(k);
+      } else {
+        // In place, the first step of a root from 2 on overwrites its input.
+        if (request_.in_place && self_ >= 2) publish_input(k);
+        reduce_inputs(k);
+      }
+      if (auto credit = credits.given(k)) {
+        for_peers([&](std::int32_t peer) { program_.signal(peer, kCredit, credit); });
+      }
+    }
+  }
+
+  void scatter() {
+    const CreditRule credits{pipeline_.slots, pipeline_.chunks()};
+    const std::int32_t root = request_.root;
+    for (std::uint64_t k = 0; k < pipeline_.chunks(); ++k) {
+      const std::uint64_t offset = pipeline_.offset(k);
+      if (self_ == root) {
+        if (auto credit = credits.needed(k)) {
+          for_peers([&](std::int32_t peer) { program_.wait(peer, kCredit, credit); });
+        }
+        publish_blocks(k);
+        program_.signal(kEveryone, kPublished, k + 1);
+        if (!request_.in_place) {
+          program_.copy(program_.output(offset), program_.input(block(self_) + offset), pipeline_.bytes(k));
+        }
+      } else {
+        await(root, k);
+        program_.copy(program_.output(offset), ProgramWriter::scratch_of(root, piece_for(root, self_, k)),
+                      pipeline_.bytes(k));
+        if (auto credit = credits.given(k)) program_.signal(root, kCredit, credit);
+      }
+    }
+  }
+
   ProgramWriter& program_;
   const PlanRequest& request_;
   const Pipeline& pipeline_;
@@ -192,7 +246,11 @@ std::optional<Pipeline> one_shot_pipeline(const PlanRequest& request) noexcept {
     case Collective::barrier:
       return Pipeline{.slots = 0};
     case Collective::broadcast:
+    case Collective::reduce:
+    case Collective::gather:
       return one_way_pipeline(request, request.bytes);
+    case Collective::scatter:
+      return one_way_pipeline(request, request.bytes, peers);
     case Collective::all_to_all:
       return symmetric_pipeline(request, request.bytes, peers);
     case Collective::reduce_scatter:

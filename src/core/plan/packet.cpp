@@ -56,6 +56,26 @@ void write_packet_program(ProgramWriter& program, const PlanRequest& request) {
       program.put_packet(program.input(0), bytes);
       if (!request.in_place) program.copy(program.output(0), program.input(0), bytes);
       break;
+    case Collective::reduce:
+      program.put_packet(program.input(0), bytes);
+      if (self == request.root) reduce_all(0);
+      break;
+    case Collective::gather:
+      if (self != request.root) {
+        program.put_packet(program.input(0), bytes);
+        break;
+      }
+      if (!request.in_place) program.copy(program.output(block(self)), program.input(0), bytes);
+      peers([&](std::int32_t peer) { program.copy_packet(peer, program.output(block(peer)), 0, bytes); });
+      break;
+    case Collective::scatter:
+      if (self != request.root) {
+        program.copy_packet(request.root, program.output(0), block(self), bytes);
+        break;
+      }
+      program.put_packet(program.input(0), packet_payload_bytes(request));
+      if (!request.in_place) program.copy(program.output(0), program.input(block(self)), bytes);
+      break;
     case Collective::send_recv:
       break;
   }
@@ -64,8 +84,9 @@ void write_packet_program(ProgramWriter& program, const PlanRequest& request) {
 }  // namespace
 
 std::uint64_t packet_payload_bytes(const PlanRequest& request) noexcept {
-  const bool whole_input =
-      request.collective == Collective::reduce_scatter || request.collective == Collective::all_to_all;
+  const bool whole_input = request.collective == Collective::reduce_scatter ||
+                           request.collective == Collective::all_to_all ||
+                           request.collective == Collective::scatter;
   return whole_input ? request.bytes * static_cast<std::uint64_t>(request.ranks) : request.bytes;
 }
 

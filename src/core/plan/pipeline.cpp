@@ -64,13 +64,14 @@ std::optional<Pipeline> symmetric_pipeline(const PlanRequest& request, std::uint
   return single;
 }
 
-std::optional<Pipeline> one_way_pipeline(const PlanRequest& request, std::uint64_t length) noexcept {
-  const std::uint64_t wish = preferred_chunk(request, length);
+std::optional<Pipeline> one_way_pipeline(const PlanRequest& request, std::uint64_t length,
+                                         std::uint64_t pieces) noexcept {
+  const std::uint64_t wish = preferred_chunk(request, length, pieces);
   for (std::uint64_t slots : {8, 4, 2}) {
-    auto pipeline = lay_out(request, length, 1, slots, wish);
+    auto pipeline = lay_out(request, length, pieces, slots, wish);
     if (pipeline && pipeline->chunk >= std::min(wish, kShortChunkBytes)) return pipeline;
   }
-  return lay_out(request, length, 1, 1, wish);
+  return lay_out(request, length, pieces, 1, wish);
 }
 
 }  // namespace tugline::core

@@ -8,7 +8,7 @@
 // consumes chunk k only after every peer has published chunk k. A peer that has published chunk j has
 // consumed chunk j - 1 - lead before. So a rank that publishes chunk k, having consumed k - 1 - lead, knows
 // that every peer has consumed chunk k - 2 - 2 * lead: 2 + 2 * lead slots need no flag back. A one-way
-// pipeline (broadcast, send) needs credits: see CreditRule.
+// pipeline (broadcast, reduce, send) needs credits: see CreditRule.
 #pragma once
 
 #include <algorithm>
@@ -59,7 +59,8 @@ std::optional<Pipeline> lay_out(const PlanRequest& request, std::uint64_t length
 std::optional<Pipeline> symmetric_pipeline(const PlanRequest& request, std::uint64_t length,
                                            std::uint64_t pieces) noexcept;
 /// A one-way pipeline with credits: as many as eight slots.
-std::optional<Pipeline> one_way_pipeline(const PlanRequest& request, std::uint64_t length) noexcept;
+std::optional<Pipeline> one_way_pipeline(const PlanRequest& request, std::uint64_t length,
+                                         std::uint64_t pieces = 1) noexcept;
 
 /// Runs publish(k) and consume(k - lead) in the order described above.
 template <class Publish, class Consume>

@@ -16,11 +16,12 @@ std::string_view lookup(const std::array<std::string_view, N>& names, E value) n
 }
 
 constexpr std::array<std::string_view, kCollectiveCount> kCollectiveNames = {
-    "barrier", "all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "send_recv"};
+    "barrier",    "all_reduce", "all_gather", "reduce_scatter", "broadcast",
+    "all_to_all", "send_recv",  "reduce",     "gather",         "scatter"};
 constexpr std::array<std::string_view, kStepKindCount> kStepKindNames = {
     "copy", "reduce", "put", "scale", "put_packet", "copy_packet", "reduce_packet", "signal", "wait"};
-constexpr std::array<std::string_view, kReductionOrderCount> kReductionOrderNames = {"none", "rank_order",
-                                                                                     "ring_order", "other"};
+constexpr std::array<std::string_view, kReductionOrderCount> kReductionOrderNames = {
+    "none", "rank_order", "ring_order", "other", "tree_order"};
 constexpr std::array<std::string_view, kSpaceCount> kSpaceNames = {"input", "output", "scratch"};
 
 constexpr std::uint64_t kCacheLineBytes = 64;
@@ -55,7 +56,7 @@ ByteRange block_of(std::uint64_t bytes, std::uint64_t element_bytes, std::int32_
   return {begin_of(block), begin_of(block + 1)};
 }
 
-std::uint64_t Plan::input_bytes() const noexcept {
+std::uint64_t Plan::input_bytes(std::int32_t rank) const noexcept {
   const auto n = static_cast<std::uint64_t>(ranks);
   switch (collective) {
     case Collective::barrier:
@@ -63,16 +64,22 @@ std::uint64_t Plan::input_bytes() const noexcept {
     case Collective::reduce_scatter:
     case Collective::all_to_all:
       return n * bytes;
+    case Collective::scatter:
+      return rank == root ? n * bytes : 0;
+    case Collective::broadcast:
+      return rank == root ? bytes : 0;
+    case Collective::send_recv:
+      return rank == 0 ? bytes : 0;
     case Collective::all_reduce:
     case Collective::all_gather:
-    case Collective::broadcast:
-    case Collective::send_recv:
+    case Collective::reduce:
+    case Collective::gather:
       return bytes;
   }
   return 0;
 }
 
-std::uint64_t Plan::output_bytes() const noexcept {
+std::uint64_t Plan::output_bytes(std::int32_t rank) const noexcept {
   const auto n = static_cast<std::uint64_t>(ranks);
   switch (collective) {
     case Collective::barrier:
@@ -80,13 +87,37 @@ std::uint64_t Plan::output_bytes() const noexcept {
     case Collective::all_gather:
     case Collective::all_to_all:
       return n * bytes;
+    case Collective::gather:
+      return rank == root ? n * bytes : 0;
+    case Collective::reduce:
+      return rank == root ? bytes : 0;
+    case Collective::send_recv:
+      return rank == 1 ? bytes : 0;
     case Collective::all_reduce:
     case Collective::reduce_scatter:
     case Collective::broadcast:
-    case Collective::send_recv:
+    case Collective::scatter:
       return bytes;
   }
   return 0;
+}
+
+std::uint64_t Plan::shared_offset(Space space, std::int32_t rank) const noexcept {
+  const std::uint64_t own_block = static_cast<std::uint64_t>(rank) * bytes;
+  switch (collective) {
+    case Collective::all_gather:
+    case Collective::gather:
+      return space == Space::input ? own_block : 0;
+    case Collective::reduce_scatter:
+    case Collective::scatter:
+      return space == Space::output ? own_block : 0;
+    default:
+      return 0;
+  }
+}
+
+bool Plan::shares_buffer(std::int32_t rank) const noexcept {
+  return in_place && input_bytes(rank) > 0 && output_bytes(rank) > 0;
 }
 
 }  // namespace tugline::core

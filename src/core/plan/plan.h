@@ -35,9 +35,22 @@ enum class Collective : std::uint8_t {
   broadcast,
   all_to_all,
   send_recv,  ///< point to point: plan rank 0 sends, plan rank 1 receives
+  reduce,
+  gather,
+  scatter,
 };
-inline constexpr int kCollectiveCount = 7;
+inline constexpr int kCollectiveCount = 10;
 std::string_view name_of(Collective collective) noexcept;
+/// True when contributions are combined by an operator.
+constexpr bool reduces(Collective collective) noexcept {
+  return collective == Collective::all_reduce || collective == Collective::reduce_scatter ||
+         collective == Collective::reduce;
+}
+/// True when one rank is the only one that has the input, or that gets the output.
+constexpr bool has_root(Collective collective) noexcept {
+  return collective == Collective::broadcast || collective == Collective::reduce ||
+         collective == Collective::gather || collective == Collective::scatter;
+}
 
 /// Address spaces of a rank. `input` and `output` are the caller's buffers and only the rank itself may
 /// touch them; `scratch` belongs to the library: on a host every rank may read every rank's scratch, on
@@ -99,8 +112,9 @@ enum class ReductionOrder : std::uint8_t {
   rank_order,  ///< ((r0 op r1) op r2) ... for every element
   ring_order,  ///< as rank_order, but element block b starts at rank (b+1) mod n
   other,       ///< hand-written
+  tree_order,  ///< of reduce: as a binomial tree from the root combines, see ExpressionPool::tree_total
 };
-inline constexpr int kReductionOrderCount = 4;
+inline constexpr int kReductionOrderCount = 5;
 std::string_view name_of(ReductionOrder order) noexcept;
 
 /// A contiguous part of a buffer.
@@ -124,7 +138,7 @@ struct Plan {
   std::string name;  ///< "one_shot", "two_shot", "ring", "one_shot_packet", or the file's
   Collective collective = Collective::barrier;
   std::int32_t ranks = 1;
-  std::int32_t root = 0;            ///< broadcast
+  std::int32_t root = 0;            ///< of collectives that have one
   std::uint64_t element_bytes = 1;  ///< granularity of reductions and of block boundaries
   std::uint64_t bytes = 0;          ///< per rank, as the collective counts, see below
   std::uint64_t scratch_bytes = 0;  ///< scratch used per rank; 0: the plan touches no scratch
@@ -133,15 +147,23 @@ struct Plan {
   ReductionOrder order = ReductionOrder::none;
   std::vector<std::vector<Program>> programs;  ///< [rank][channel]
 
-  // `bytes` counts, per rank:
-  //   all_reduce, broadcast: input = output = bytes                   (in place: same buffer)
-  //   all_gather:            input = bytes, output = ranks * bytes    (in place: input = output + rank *
-  //   bytes) reduce_scatter:        input = ranks * bytes, output = bytes    (in place: output = input + rank
-  //   * bytes) all_to_all:            input = output = ranks * bytes, `bytes` for each peer    (in place:
-  //   same buffer) send_recv:             sender's input = receiver's output = bytes
-  // A broadcast reads the root's input only; of send_recv the sender has no output, the receiver no input.
-  std::uint64_t input_bytes() const noexcept;
-  std::uint64_t output_bytes() const noexcept;
+  // `bytes` counts, per rank, with n ranks (in brackets: the in-place form):
+  //   all_reduce:     input = output = bytes                     (same buffer)
+  //   broadcast:      root's input = output = bytes              (same buffer)
+  //   reduce:         input = root's output = bytes              (same buffer at the root)
+  //   all_gather:     input = bytes, output = n * bytes          (input = output + rank * bytes)
+  //   gather:         input = bytes, root's output = n * bytes   (at the root, as all_gather)
+  //   reduce_scatter: input = n * bytes, output = bytes          (output = input + rank * bytes)
+  //   scatter:        root's input = n * bytes, output = bytes   (at the root, as reduce_scatter)
+  //   all_to_all:     input = output = n * bytes                 (same buffer)
+  //   send_recv:      sender's input = receiver's output = bytes
+  /// Input that a rank has; 0 where it has none.
+  std::uint64_t input_bytes(std::int32_t rank) const noexcept;
+  std::uint64_t output_bytes(std::int32_t rank) const noexcept;
+  /// In place, where input and output of `rank` begin in the buffer that they share.
+  std::uint64_t shared_offset(Space space, std::int32_t rank) const noexcept;
+  /// True when input and output of `rank` share a buffer in this plan.
+  bool shares_buffer(std::int32_t rank) const noexcept;
 };
 
 }  // namespace tugline::core

@@ -56,7 +56,7 @@ std::string print(const Plan& plan) {
   }
   std::string text = fmt::format("{} {}: {} ranks, {} bytes, elements of {} bytes", plan.name,
                                  name_of(plan.collective), plan.ranks, plan.bytes, plan.element_bytes);
-  if (plan.collective == Collective::broadcast) text += fmt::format(", root {}", plan.root);
+  if (has_root(plan.collective)) text += fmt::format(", root {}", plan.root);
   if (plan.in_place) text += ", in place";
   if (plan.average) text += ", average";
   if (plan.order != ReductionOrder::none) text += fmt::format(", {}", name_of(plan.order));

@@ -11,26 +11,10 @@ namespace tugline::core {
 
 namespace {
 
-/// Bytes from the start of the buffer that input and output share in place to the start of `space`.
-std::uint64_t shared_offset(const Plan& plan, Space space, std::int32_t rank) noexcept {
-  const std::uint64_t own_block = static_cast<std::uint64_t>(rank) * plan.bytes;
-  if (plan.collective == Collective::all_gather) return space == Space::input ? own_block : 0;
-  if (plan.collective == Collective::reduce_scatter) return space == Space::output ? own_block : 0;
-  return 0;
-}
-
-/// Bytes of `space` that `rank` has, and whether its input holds anything.
+/// Bytes of `space` that `rank` has.
 std::uint64_t bytes_of(const Plan& plan, Space space, std::int32_t rank) noexcept {
   if (space == Space::scratch) return plan.scratch_bytes;
-  if (plan.collective == Collective::send_recv && rank != (space == Space::input ? 0 : 1)) return 0;
-  return space == Space::input ? plan.input_bytes() : plan.output_bytes();
-}
-bool has_input(const Plan& plan, std::int32_t rank) noexcept {
-  if (plan.collective == Collective::send_recv) return rank == 0;
-  return plan.collective != Collective::broadcast || rank == plan.root;
-}
-bool shares_buffer(const Plan& plan) noexcept {
-  return plan.in_place && plan.collective != Collective::send_recv && plan.collective != Collective::barrier;
+  return space == Space::input ? plan.input_bytes(rank) : plan.output_bytes(rank);
 }
 
 std::string range_text(std::uint64_t begin, std::uint64_t end) {
@@ -44,16 +28,15 @@ SymbolicRun::SymbolicRun(const Plan& plan) : plan_(plan), expressions_(plan.rank
   for (std::int32_t rank = 0; rank < plan.ranks; ++rank) {
     for (Space space : {Space::input, Space::output, Space::scratch}) {
       std::uint64_t bytes = bytes_of(plan, space, rank);
-      if (shares_buffer(plan) && space != Space::scratch) {
+      if (plan.shares_buffer(rank) && space != Space::scratch) {
         // One buffer, kept as the input; the output's own memory stays empty.
-        bytes = space == Space::input ? std::max(plan.input_bytes(), plan.output_bytes()) : 0;
+        bytes = space == Space::input ? std::max(plan.input_bytes(rank), plan.output_bytes(rank)) : 0;
       }
       memories_.push_back(std::make_unique<SymbolicMemory>(bytes));
     }
-    if (has_input(plan, rank)) {
+    if (const std::uint64_t bytes = plan.input_bytes(rank); bytes > 0) {
       const Location input = locate({Space::input, rank, 0});
-      input.memory->initialise(input.address, bytes_of(plan, Space::input, rank),
-                               expressions_.input_of(rank));
+      input.memory->initialise(input.address, bytes, expressions_.input_of(rank));
     }
     const auto& channels = plan.programs[static_cast<std::size_t>(rank)];
     for (std::size_t channel = 0; channel < channels.size(); ++channel) {
@@ -72,8 +55,8 @@ SymbolicRun::Location SymbolicRun::locate(const Place& place) {
   const auto rank = static_cast<std::size_t>(place.rank);
   Space space = place.space;
   std::uint64_t address = place.offset;
-  if (shares_buffer(plan_) && space != Space::scratch) {
-    address += shared_offset(plan_, space, place.rank);
+  if (plan_.shares_buffer(place.rank) && space != Space::scratch) {
+    address += plan_.shared_offset(space, place.rank);
     space = Space::input;
   }
   return {memories_[rank * kSpaceCount + static_cast<std::size_t>(space)].get(), address};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Two shot: rank b owns block b. Everyone publishes the other ranks' blocks, the owner combines them in rank
-// order and publishes the result, everyone copies the results. Two trips, but the bytes that a rank reads do
-// not grow with the number of ranks.
+// order and publishes the result, everyone (of a reduce, the root) copies the results. Two trips, but the
+// bytes that a rank reads do not grow with the number of ranks.
 //
 // Three stages per chunk: publish(k), combine(k - lead), collect(k - 2 * lead). No flags say that a slot is
 // free again; with 2 + 2 * lead slots none are needed. A rank publishes chunk k after it has collected chunk
@@ -49,6 +49,11 @@ class TwoShot {
   }
   std::uint64_t result(std::uint64_t k) const noexcept { return pipeline_.slot(k, pipeline_.pieces - 1); }
 
+  /// Of a reduce, whose other ranks wait for the results all the same: see above.
+  bool has_output() const noexcept {
+    return request_.collective != Collective::reduce || self_ == request_.root;
+  }
+
   template <class Visit>
   void for_peers(Visit visit) const {
     for (std::int32_t step = 1; step < request_.ranks; ++step) visit((self_ + step) % request_.ranks);
@@ -79,7 +84,7 @@ class TwoShot {
     }
     if (request_.average) program_.scale(total, part.bytes);
     program_.signal(kEveryone, kCombined, k + 1);
-    program_.copy(program_.output(part.offset), total, part.bytes);
+    if (has_output()) program_.copy(program_.output(part.offset), total, part.bytes);
   }
 
   void collect(std::uint64_t k) {
@@ -87,6 +92,7 @@ class TwoShot {
       const Piece part = piece(owner, k);
       if (part.bytes == 0) return;
       program_.wait(owner, kCombined, k + 1);
+      if (!has_output()) return;
       program_.copy(program_.output(part.offset), ProgramWriter::scratch_of(owner, result(k)), part.bytes);
     });
   }

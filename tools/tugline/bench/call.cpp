@@ -33,6 +33,12 @@ void issue(Communicator& communicator, const Call& call, Target target) {
       return communicator.reduce_scatter(call.send, call.recv, call.count, call.type, call.op, target);
     case Collective::broadcast:
       return communicator.broadcast(call.send, call.recv, call.count, call.type, call.root, target);
+    case Collective::reduce:
+      return communicator.reduce(call.send, call.recv, call.count, call.type, call.op, call.root, target);
+    case Collective::gather:
+      return communicator.gather(call.send, call.recv, call.count, call.type, call.root, target);
+    case Collective::scatter:
+      return communicator.scatter(call.send, call.recv, call.count, call.type, call.root, target);
     case Collective::all_to_all:
       return communicator.all_to_all(call.send, call.recv, call.count, call.type, target);
     case Collective::send_recv:

@@ -58,7 +58,11 @@ constexpr std::uint64_t kShortBytes = 64;
 enum class Place : std::uint8_t { out_of_place, in_place };
 
 std::uint64_t largest(const BenchOptions& options, const std::optional<core::Plan>& plan) {
-  return plan ? std::max(plan->input_bytes(), plan->output_bytes()) : options.end_bytes;
+  if (!plan) return options.end_bytes;
+  std::uint64_t most = 0;
+  for (std::int32_t rank = 0; rank < plan->ranks; ++rank)
+    most = std::max({most, plan->input_bytes(rank), plan->output_bytes(rank)});
+  return most;
 }
 
 class Bench {

@@ -222,6 +222,14 @@ std::uint64_t count_wrong(const PatternRequest& r, const std::byte* output) {
       return compare_run(input_table(r, r.root), width, 0, count, output);
     case Collective::send_recv:
       return compare_run(input_table(r, (r.rank + r.ranks - 1) % r.ranks), width, 0, count, output);
+    case Collective::reduce:
+      if (r.rank != r.root) return 0;
+      return compare_run(reduced_table(r), width, 0, count, output);
+    case Collective::scatter:
+      return compare_run(input_table(r, r.root), width, phase_of(r.rank, count), count, output);
+    case Collective::gather:
+      if (r.rank != r.root) return 0;
+      [[fallthrough]];
     case Collective::all_gather:
     case Collective::all_to_all: {
       std::uint64_t wrong = 0;

@@ -27,7 +27,8 @@ struct PatternRequest {
 
 /// Writes this rank's input (shape.send_count elements).
 void fill_input(const PatternRequest& request, std::byte* input);
-/// Number of elements of this rank's output (shape.recv_count) that differ from what they must be.
+/// Number of elements of this rank's output (shape.recv_count; none where only the root has one) that differ
+/// from what they must be.
 std::uint64_t count_wrong(const PatternRequest& request, const std::byte* output);
 /// Writes one element; `value` must be representable, 16-bit types round.
 void store_as(DataType type, std::byte* at, double value) noexcept;

@@ -37,15 +37,18 @@ Shape shape_of(Collective collective, std::uint64_t bytes, std::uint64_t element
     case Collective::barrier:
       return shape;
     case Collective::all_reduce:
+    case Collective::reduce:
     case Collective::broadcast:
     case Collective::send_recv:
       shape.count = shape.send_count = shape.recv_count = elements;
       break;
     case Collective::all_gather:
+    case Collective::gather:
       shape.count = shape.send_count = elements / n;
       shape.recv_count = shape.count * n;
       break;
     case Collective::reduce_scatter:
+    case Collective::scatter:
       shape.count = shape.recv_count = elements / n;
       shape.send_count = shape.count * n;
       break;
@@ -81,23 +84,17 @@ std::vector<std::string> notes_on_sizes(const BenchOptions& options, int ranks) 
 }
 
 std::uint64_t in_place_send_offset(Collective collective, const Shape& shape, int rank) noexcept {
-  return collective == Collective::all_gather ? shape.count * static_cast<std::uint64_t>(rank) : 0;
+  const bool own_block = collective == Collective::all_gather || collective == Collective::gather;
+  return own_block ? shape.count * static_cast<std::uint64_t>(rank) : 0;
 }
 
 std::uint64_t in_place_recv_offset(Collective collective, const Shape& shape, int rank) noexcept {
-  return collective == Collective::reduce_scatter ? shape.count * static_cast<std::uint64_t>(rank) : 0;
-}
-
-bool reduces(Collective collective) noexcept {
-  return collective == Collective::all_reduce || collective == Collective::reduce_scatter;
+  const bool own_block = collective == Collective::reduce_scatter || collective == Collective::scatter;
+  return own_block ? shape.count * static_cast<std::uint64_t>(rank) : 0;
 }
 
 bool has_data(Collective collective) noexcept {
   return collective != Collective::barrier;
-}
-
-bool has_root(Collective collective) noexcept {
-  return collective == Collective::broadcast;
 }
 
 bool has_in_place(Collective collective) noexcept {
@@ -112,8 +109,11 @@ double bus_factor(Collective collective, int ranks) noexcept {
     case Collective::all_gather:
     case Collective::reduce_scatter:
     case Collective::all_to_all:
+    case Collective::gather:
+    case Collective::scatter:
       return (n - 1) / n;
     case Collective::broadcast:
+    case Collective::reduce:
     case Collective::send_recv:
       return 1;
     case Collective::barrier:

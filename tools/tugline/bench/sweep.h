@@ -16,8 +16,8 @@ std::vector<std::uint64_t> sizes_of(const BenchOptions& options);
 /// One call's extent, in elements, the same on all ranks.
 struct Shape {
   std::uint64_t count = 0;       ///< the call's argument
-  std::uint64_t send_count = 0;  ///< elements read per rank
-  std::uint64_t recv_count = 0;  ///< elements written per rank
+  std::uint64_t send_count = 0;  ///< elements read per rank (by those that send)
+  std::uint64_t recv_count = 0;  ///< elements written per rank (by those that receive)
   std::uint64_t bytes = 0;       ///< of the larger of the two buffers: the column "size"
 };
 /// The shape whose larger buffer has at most `bytes`.
@@ -31,9 +31,7 @@ std::vector<std::string> notes_on_sizes(const BenchOptions& options, int ranks);
 std::uint64_t in_place_send_offset(core::Collective collective, const Shape& shape, int rank) noexcept;
 std::uint64_t in_place_recv_offset(core::Collective collective, const Shape& shape, int rank) noexcept;
 
-bool reduces(core::Collective collective) noexcept;
 bool has_data(core::Collective collective) noexcept;
-bool has_root(core::Collective collective) noexcept;
 /// send_recv has no in-place form: a rank would overwrite what it still has to send.
 bool has_in_place(core::Collective collective) noexcept;
 
