@@ -3,8 +3,10 @@
 // Usage: gloo_peer RANKS FOLDER BUDGET_MS LIMIT_S CORES CASES...; FOLDER is empty, its ranks meet there. It
 // forks them, for Gloo has no launcher.
 //
-// Options and buffers of a call are made once per case, as Gloo's own benchmark does. Reduce-scatter is the
-// class of Gloo's older interface, which is all there is; it works in place.
+// Options and buffers of a call are made once per case, as Gloo's own benchmark does. Reduce-scatter is an
+// all-reduce of which a rank keeps its block: ReduceScatterHalvingDoubling, which is all that Gloo has,
+// returns while its input is still being sent and then writes its result there, so that another rank's result
+// is wrong from some MiB up.
 #include <gloo/allgather.h>
 #include <gloo/allreduce.h>
 #include <gloo/alltoall.h>
@@ -12,7 +14,6 @@
 #include <gloo/broadcast.h>
 #include <gloo/config.h>
 #include <gloo/math.h>
-#include <gloo/reduce_scatter.h>
 #include <gloo/rendezvous/context.h>
 #include <gloo/rendezvous/file_store.h>
 #include <gloo/transport/tcp/device.h>
@@ -53,10 +54,8 @@ class Gloo {
 
   peers::Places prepare(const peers::Shape& shape) {
     operation_ = nullptr;  // holds buffers of the case before
-    bool in_place =
-        shape.collective == Collective::broadcast || shape.collective == Collective::reduce_scatter;
-    auto places =
-        in_place ? buffers_.make(0, shape.send_count) : buffers_.make(shape.send_count, shape.recv_count);
+    bool in_place = shape.collective == Collective::broadcast;
+    auto places = buffers_.make(in_place ? 0 : shape.send_count, shape.recv_count);
     if (in_place) places.input = places.output;
     operation_ = operation(shape, places);
     return places;
@@ -72,25 +71,16 @@ class Gloo {
     switch (shape.collective) {
       case Collective::barrier:
         return [this] { barrier(); };
-      case Collective::all_reduce: {
-        auto options = std::make_shared<gloo::AllreduceOptions>(context_);
-        options->setInput(places.input, shape.count);
-        options->setOutput(places.output, shape.count);
-        options->setReduceFunction(function(&gloo::sum<float>));
-        return [options] { gloo::allreduce(*options); };
-      }
+      case Collective::all_reduce:
+        return all_reduce(places.input, places.output, shape.count);
       case Collective::all_gather: {
         auto options = std::make_shared<gloo::AllgatherOptions>(context_);
         options->setInput(places.input, shape.send_count);
         options->setOutput(places.output, shape.recv_count);
         return [options] { gloo::allgather(*options); };
       }
-      case Collective::reduce_scatter: {
-        auto algorithm = std::make_shared<gloo::ReduceScatterHalvingDoubling<float>>(
-            context_, std::vector<float*>{places.output}, static_cast<int>(shape.send_count),
-            std::vector<int>(static_cast<std::size_t>(size()), static_cast<int>(shape.count)));
-        return [algorithm] { algorithm->run(); };
-      }
+      case Collective::reduce_scatter:
+        return reduce_scatter(shape, places);
       case Collective::broadcast: {
         auto options = std::make_shared<gloo::BroadcastOptions>(context_);
         options->setOutput(places.output, shape.count);
@@ -107,6 +97,24 @@ class Gloo {
         return send_recv(shape, places);
     }
     return nullptr;
+  }
+
+  std::function<void()> all_reduce(float* input, float* output, std::size_t count) {
+    auto options = std::make_shared<gloo::AllreduceOptions>(context_);
+    options->setInput(input, count);
+    options->setOutput(output, count);
+    options->setReduceFunction(function(&gloo::sum<float>));
+    return [options] { gloo::allreduce(*options); };
+  }
+
+  std::function<void()> reduce_scatter(const peers::Shape& shape, const peers::Places& places) {
+    auto sums = std::make_shared<std::vector<float>>(shape.send_count);
+    auto reduce = all_reduce(places.input, sums->data(), shape.send_count);
+    auto own = static_cast<std::ptrdiff_t>(static_cast<std::size_t>(rank()) * shape.count);
+    return [=] {
+      reduce();
+      std::copy_n(sums->begin() + own, shape.count, places.output);
+    };
   }
 
   std::function<void()> send_recv(const peers::Shape& shape, const peers::Places& places) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Time of MPI_Allreduce of one double, back to back, the input changed before every operation: the peer that
 // `make demo` shows beside tugline's. Prints microseconds per operation, the median of many batches.
-// Build: mpicc -O2 mpi_all_reduce.c; run: mpirun -np 2.
+// Build: mpicc.openmpi -O2 mpi_all_reduce.c; run: mpirun.openmpi -np 2.
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -253,11 +253,12 @@ class Publishing(unittest.TestCase):
             with self.subTest(complete=complete), tempfile.TemporaryDirectory() as folder:
                 path = pathlib.Path(folder, "peers.json")
                 options = argparse.Namespace(quick=False, cores=[0, 1], rounds=7, json=path)
-                document = {"complete": complete, "reason": "signal 2", "commit": "0123456789abcdef", "skipped": {},
+                document = {"complete": complete, "reason": "signal 2", "commit": "0123456789abcdef+changes", "skipped": {},
                             "machine": {"processor": "p"}, "load_before": 1.0}
                 output = io.StringIO()
                 with contextlib.redirect_stdout(output):
                     bench_peers.publish(options, some_results(), document)
+                self.assertIn("commit 0123456789ab+changes;", output.getvalue())
                 self.assertEqual("INCOMPLETE, signal 2" in output.getvalue(), not complete)
                 written = json.loads(path.read_text(encoding="utf-8"))
                 self.assertEqual((written["complete"], len(written["rows"]), len(written["goals"])), (complete, 9, 4))
