@@ -23,8 +23,9 @@ LIMIT_S = 120
 
 
 def command(path, *options):
-    return [sys.executable, "-B", ROOT / "scripts/bench_peers", "--quick", "--no-install", "--build", BUILD, "--json", path,
-            "--limit", LIMIT_S, *options]
+    words = [sys.executable, "-B", ROOT / "scripts/bench_peers", "--quick", "--no-install", "--build", BUILD, "--json",
+             path, "--limit", LIMIT_S, *options]
+    return [str(word) for word in words]
 
 
 class Smoke(unittest.TestCase):
@@ -34,7 +35,7 @@ class Smoke(unittest.TestCase):
         self.path = pathlib.Path(folder.name, "peers.json")
 
     def test_every_collective_of_every_rival(self):
-        done = subprocess.run([str(word) for word in command(self.path, "--rounds", "1", "--ranks", "2", "--sizes", "8,64K")],
+        done = subprocess.run(command(self.path, "--rounds", "1", "--ranks", "2", "--sizes", "8,64K"),
                               capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         document = json.loads(self.path.read_text(encoding="utf-8"))
@@ -48,8 +49,7 @@ class Smoke(unittest.TestCase):
             self.assertGreater(min(row["tugline_us"], row["peer_us"]), 0)
 
     def test_what_an_interrupted_run_has_is_written(self):
-        script = subprocess.Popen([str(word) for word in command(self.path, "--rounds", "1000", "--ranks", "2",
-                                                                 "--collectives", "barrier")],
+        script = subprocess.Popen(command(self.path, "--rounds", "1000", "--ranks", "2", "--collectives", "barrier"),
                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.addCleanup(script.kill)
         for line in script.stderr:
@@ -72,6 +72,7 @@ if __name__ == "__main__":
         print(f"skipped: {reason}")
         sys.exit(SKIPPED)
     if all(missing.values()):
-        print("skipped: no rival is installed:", "; ".join(f"{name} needs {' '.join(p)}" for name, p in missing.items()))
+        needs = (f"{name} needs {' '.join(packages)}" for name, packages in missing.items())
+        print("skipped: no rival is installed:", "; ".join(needs))
         sys.exit(SKIPPED)
     unittest.main()

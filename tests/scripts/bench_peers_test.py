@@ -85,7 +85,8 @@ class Groups(unittest.TestCase):
         for text in ("", "K", "0", "-8", "8x"):
             with self.subTest(text=text), self.assertRaises(ValueError):
                 cases.size_of(text)
-        self.assertEqual([cases.human(size) for size in (8, 64 * KIB, MIB, KIB + 8)], ["8 B", "64 KiB", "1 MiB", "1032 B"])
+        self.assertEqual([cases.human(size) for size in (8, 64 * KIB, MIB, KIB + 8)],
+                         ["8 B", "64 KiB", "1 MiB", "1032 B"])
 
 
 def ran(library, figures, buffers="private", call="blocking", version="1.2"):
@@ -123,8 +124,8 @@ class Verdicts(unittest.TestCase):
         found = {(v["buffers"], v["against"]): v for v in some_results().verdicts()}
         self.assertEqual(set(found), {("private", "faster MPI"), ("private", "Gloo"), ("library", "faster MPI"),
                                       ("library", "Gloo")})
-        self.assertEqual((found["private", "faster MPI"]["peer"], found["private", "faster MPI"]["ratio"]), ("MPICH", 0.5))
-        self.assertFalse(found["private", "faster MPI"]["met"])  # 0.5 > 0.35
+        private = found["private", "faster MPI"]
+        self.assertEqual((private["peer"], private["ratio"], private["met"]), ("MPICH", 0.5, False))  # 0.5 > 0.35
         self.assertTrue(found["library", "faster MPI"]["met"])  # 0.125 <= 0.15
         self.assertTrue(found["private", "Gloo"]["met"])  # 0.01 <= 0.03
 
@@ -143,7 +144,8 @@ class Verdicts(unittest.TestCase):
     def test_the_table_marks_what_is_missed(self):
         lines = results.table(some_results())
         self.assertEqual(len(lines), 4)
-        self.assertRegex(lines[1], r"private +blocking +14\.00 +56\.00 +28\.00 +1400\.0 +0\.50 <= 0\.35 MISS +0\.0100 <= 0\.03 ok$")
+        self.assertRegex(lines[1], r"private +blocking +14\.00 +56\.00 +28\.00 +1400\.0 +0\.50 <= 0\.35 MISS "
+                                   r"+0\.0100 <= 0\.03 ok$")
         self.assertRegex(lines[2], r"private +stream .* 4\.50 +0\.0900$")
         self.assertRegex(lines[3], r"library +blocking .* 0\.12 <= 0\.15 ok")
         self.assertIn("3 met, 1 missed", results.summary(some_results()))
@@ -163,7 +165,8 @@ class Measuring(unittest.TestCase):
         with self.assertRaises(contender.Failed) as caught:
             self.measure(script, limit)
         self.assertIn(text, str(caught.exception))
-        self.assertIn("\n  where: fake (private buffers, blocking call), all_reduce, 2 ranks on cores 0,1", str(caught.exception))
+        self.assertIn("\n  where: fake (private buffers, blocking call), all_reduce, 2 ranks on cores 0,1",
+                      str(caught.exception))
         self.assertIn("\n  do: ", str(caught.exception))
 
     def test_figures_are_read(self):
@@ -181,8 +184,10 @@ class Measuring(unittest.TestCase):
     def test_output_that_is_not_what_was_asked_for_gives_none(self):
         for script, text in (("true", "its version is missing"), ("echo peers: version 1", "no figure for all_reduce"),
                              (self.GOOD.replace("65536", "8"), "nobody asked for"),
-                             (self.GOOD.replace("1.5", "0"), "no figure for"), (self.GOOD.replace("1.5", "-1"), "no figure"),
-                             (self.GOOD.replace("1.5", "nan"), "no figure"), (self.GOOD.replace("1.5", "x"), "could not convert")):
+                             (self.GOOD.replace("1.5", "0"), "no figure for"),
+                             (self.GOOD.replace("1.5", "-1"), "no figure for"),
+                             (self.GOOD.replace("1.5", "nan"), "no figure for"),
+                             (self.GOOD.replace("1.5", "x"), "could not convert")):
             with self.subTest(script=script):
                 self.expect_failure(script, text)
 
@@ -191,7 +196,8 @@ class Measuring(unittest.TestCase):
             self.expect_failure("exec sleep 1000", "it did not end within 1 s", limit=1)
 
     def test_settings_of_the_user_do_not_reach_the_programs(self):
-        with unittest.mock.patch.dict(os.environ, {"OMPI_MCA_btl": "tcp", "TUGLINE_CHECK": "off", "TUGLINE_RUNTIME_DIR": "/r"}):
+        settings = {"OMPI_MCA_btl": "tcp", "TUGLINE_CHECK": "off", "TUGLINE_RUNTIME_DIR": "/r"}
+        with unittest.mock.patch.dict(os.environ, settings):
             self.assertEqual(self.measure('[ -z "$OMPI_MCA_btl$TUGLINE_CHECK" ] && [ "$TUGLINE_RUNTIME_DIR" = /r ] && '
                                           + self.GOOD.replace(";", " &&")), {CASE: 1.5})
 
@@ -202,7 +208,7 @@ class Measuring(unittest.TestCase):
             order.append((cases.name_of(group), each.library))
             return {}
         options = argparse.Namespace(rounds=3, groups=[[CASE]], cores=[0, 1], budget_ms=1, limit=1)
-        with unittest.mock.patch.object(bench_peers.contender, "measure", note), contextlib.redirect_stderr(io.StringIO()):
+        with unittest.mock.patch.object(contender, "measure", note), contextlib.redirect_stderr(io.StringIO()):
             bench_peers.measure(options, [ran(name, {})[0] for name in "abc"], results.Results(2))
         self.assertEqual("".join(name for _, name in order), "abcbcacab")
 
@@ -226,10 +232,11 @@ class Rivals(unittest.TestCase):
             return ran(key, {})[0]
         with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()), \
                 unittest.mock.patch.object(rivals, "contender", take):
-            options = argparse.Namespace(no_install=True, build=pathlib.Path(folder, "release"), rivals=list(rivals.RIVALS),
-                                         cores=[0, 1])
+            options = argparse.Namespace(no_install=True, build=pathlib.Path(folder, "release"),
+                                         rivals=list(rivals.RIVALS), cores=[0, 1])
             skipped = {}
-            self.assertEqual([each.library for each in bench_peers.invite(options, folder, skipped)], ["openmpi", "gloo"])
+            found = bench_peers.invite(options, folder, skipped)
+            self.assertEqual([each.library for each in found], ["openmpi", "gloo"])
             self.assertEqual(skipped, {"MPICH": "apt-get install failed: no such package"})
             options.rivals = ["mpich"]
             with self.assertRaises(contender.Failed):
@@ -253,8 +260,8 @@ class Publishing(unittest.TestCase):
             with self.subTest(complete=complete), tempfile.TemporaryDirectory() as folder:
                 path = pathlib.Path(folder, "peers.json")
                 options = argparse.Namespace(quick=False, cores=[0, 1], rounds=7, json=path)
-                document = {"complete": complete, "reason": "signal 2", "commit": "0123456789abcdef+changes", "skipped": {},
-                            "machine": {"processor": "p"}, "load_before": 1.0}
+                document = {"complete": complete, "reason": "signal 2", "commit": "0123456789abcdef+changes",
+                            "skipped": {}, "machine": {"processor": "p"}, "load_before": 1.0}
                 output = io.StringIO()
                 with contextlib.redirect_stdout(output):
                     bench_peers.publish(options, some_results(), document)
@@ -262,6 +269,25 @@ class Publishing(unittest.TestCase):
                 self.assertEqual("INCOMPLETE, signal 2" in output.getvalue(), not complete)
                 written = json.loads(path.read_text(encoding="utf-8"))
                 self.assertEqual((written["complete"], len(written["rows"]), len(written["goals"])), (complete, 9, 4))
+
+    def test_a_run_without_any_figure_leaves_no_older_file(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "peers.json")
+            path.write_text('{"complete": true}', encoding="utf-8")
+            for name in ("tugline", "tugline_peer"):
+                pathlib.Path(folder, "release/bin").mkdir(parents=True, exist_ok=True)
+                pathlib.Path(folder, "release/bin", name).touch()
+            arguments = ["bench_peers", "--no-install", "--build", f"{folder}/release", "--json", str(path)]
+            reason = rivals.Unavailable("not installed")
+            with unittest.mock.patch.object(sys, "argv", arguments), \
+                    unittest.mock.patch.object(rivals, "contender", side_effect=reason), \
+                    contextlib.redirect_stdout(io.StringIO()) as output, contextlib.redirect_stderr(io.StringIO()) as error:
+                self.assertEqual(bench_peers.main(), 1)
+            self.assertIn("INCOMPLETE, there is no rival", output.getvalue())
+            self.assertRegex(error.getvalue(), "(?s)there is no rival.*\n  where: .*\n  do: ")
+            written = json.loads(path.read_text(encoding="utf-8"))
+            self.assertEqual((written["complete"], written["rows"]), (False, []))
+            self.assertEqual(set(written["skipped"]), {"Open MPI", "MPICH", "Gloo"})
 
 
 if __name__ == "__main__":
