@@ -7,7 +7,9 @@ namespace train_fashion {
 /// How an operand is read.
 enum class Operand { plain, transposed };
 
-/// One thread per rank: ranks are the parallelism here. Call once, before the first product.
+/// One thread per rank: ranks are the parallelism here, and the same product gives the same bits on any
+/// cores. Several threads would cut it by their number and round differently. Call once, before the first
+/// product.
 void use_one_blas_thread();
 
 /// c[m x n] = a[m x k] * b[k x n] + beta * c, each row `ld` elements after the one before.

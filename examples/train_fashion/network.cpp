@@ -14,6 +14,11 @@ void fill_normal(std::span<Real> values, double deviation, Random& random) {
   for (Real& value : values) value = static_cast<Real>(deviation * random.normal());
 }
 
+template <class Real>
+void add(const Real* __restrict addend, std::size_t count, Real* __restrict sum) {
+  for (std::size_t i = 0; i < count; ++i) sum[i] += addend[i];
+}
+
 }  // namespace
 
 template <class Real>
@@ -93,12 +98,24 @@ BatchScore Network<Real>::score(std::span<const std::uint8_t> labels, Real scale
 }
 
 template <class Real>
-void Network<Real>::backward(int layer, std::span<const Real> parameters, std::span<Real> gradient) {
+void Network<Real>::backward(int layer, std::span<const Real> parameters, std::span<Real> gradient,
+                             GradientSum sum) {
   const auto range = ranges_[layer];
   const Real* p = parameters.data() + range.offset;
   Real* g = gradient.data() + range.offset;
+  if (sum == GradientSum::start) {
+    layer_gradient(layer, p, g);
+    return;
+  }
+  if (addend_.size() < range.count) addend_.resize(range.count);
+  layer_gradient(layer, p, addend_.data());
+  add(addend_.data(), range.count, g);
+}
+
+template <class Real>
+void Network<Real>::layer_gradient(int layer, const Real* p, Real* g) {
   if (images_ == 0) {
-    std::fill_n(g, range.count, Real{0});
+    std::fill_n(g, ranges_[layer].count, Real{0});
     return;
   }
   switch (layer) {

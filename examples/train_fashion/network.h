@@ -33,6 +33,12 @@ struct BatchScore {
   int correct = 0;
 };
 
+/// What backward() does with the gradient's buffer.
+enum class GradientSum {
+  start,  ///< writes it
+  add,    ///< adds to it as the sum over ranks does: this batch's own gradient first, then one addition
+};
+
 /// Layers are numbered from the input, 0 .. kLayers-1. Keeps the activations of the last forward(). Not
 /// thread-safe.
 template <class Real>
@@ -55,10 +61,12 @@ class Network {
   void forward(std::span<const Real> parameters, int images);
   /// Softmax and cross-entropy of the last forward(); prepares backward() of loss sum * `scale`.
   BatchScore score(std::span<const std::uint8_t> labels, Real scale);
-  /// Writes one layer's gradient. Call for each layer, from the last to the first, after score().
-  void backward(int layer, std::span<const Real> parameters, std::span<Real> gradient);
+  /// Sums one layer's gradient. Call for each layer, from the last to the first, after score().
+  void backward(int layer, std::span<const Real> parameters, std::span<Real> gradient, GradientSum sum);
 
  private:
+  void layer_gradient(int layer, const Real* parameters, Real* gradient);
+
   NetworkShape shape_;
   ConvBlock<Real> first_;
   ConvBlock<Real> second_;
@@ -71,6 +79,7 @@ class Network {
   std::vector<Real> input_, first_out_, second_out_, hidden_out_, logits_;
   std::vector<std::uint8_t> first_winners_, second_winners_;
   std::vector<Real> first_gradient_, second_gradient_, hidden_gradient_, logit_gradient_;
+  std::vector<Real> addend_;  ///< a layer's gradient on its way to a sum; empty before the first addition
 };
 
 extern template class Network<float>;

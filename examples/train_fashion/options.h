@@ -31,7 +31,8 @@ enum class Ending { leave, killed };
 struct Options {
   int ranks = 0;  ///< 0: those of the launcher
   int epochs = 2;
-  int batch = 256;  ///< images of a step over all ranks
+  int batch = 256;       ///< images of a step over all ranks
+  int micro_batch = 64;  ///< images that a rank computes at once, at most
   std::optional<std::uint64_t>
       steps;  ///< to do; the learning rate still follows the epochs if these are fewer
   std::uint64_t seed = 1;

@@ -57,6 +57,7 @@ void write_json(const std::filesystem::path& path, const Options& options, const
   for (const auto& rank : report.ranks) ranks.push_back(to_json(rank));
   const Json root = {{"options",
                       {{"batch", options.batch},
+                       {"micro_batch", options.micro_batch},
                        {"epochs", options.epochs},
                        {"seed", options.seed},
                        {"learning_rate", options.learning_rate},

@@ -16,6 +16,15 @@ Share share_of(int batch, int rank, int size) noexcept {
   return {cut(rank), cut(rank + 1)};
 }
 
+int micro_batches_per_rank(int batch, int micro_batch, int size) noexcept {
+  const auto needed = (static_cast<std::int64_t>(batch) + micro_batch - 1) / micro_batch;
+  return static_cast<int>((needed + size - 1) / size);
+}
+
+Share micro_batch_of(int batch, int rank, int size, int per_rank, int index) noexcept {
+  return share_of(batch, rank * per_rank + index, size * per_rank);
+}
+
 Sampler::Sampler(std::uint64_t seed, int images, int batch)
     : seed_(seed),
       batch_(batch),

@@ -19,6 +19,14 @@ struct Share {
 /// Contiguous shares, equal to within one image; empty ones where there are more ranks than images.
 Share share_of(int batch, int rank, int size) noexcept;
 
+/// A step's global batch is cut into this many micro-batches for each of `size` ranks: none has more than
+/// `micro_batch` of `batch` images, and all ranks have equally many.
+int micro_batches_per_rank(int batch, int micro_batch, int size) noexcept;
+
+/// Micro-batch `index` of the `per_rank` into which a rank's share is cut. The batch is cut in one go, so
+/// that one rank with all the micro-batches works through the same ones as ranks that have one each.
+Share micro_batch_of(int batch, int rank, int size, int per_rank, int index) noexcept;
+
 /// Not thread-safe: keeps the current epoch's order.
 class Sampler {
  public:

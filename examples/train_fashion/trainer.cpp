@@ -44,7 +44,7 @@ Trainer::Trainer(tugline::Job& job, const Options& options, const FashionData& t
       first_size_(job.size()),
       membership_(job.communicator()),
       device_(job.device()),
-      network_(NetworkShape{}, options.batch),
+      network_(NetworkShape{}, std::min(options.batch, options.micro_batch)),
       sampler_(options.seed, train.size(), options.batch),
       total_steps_(options.steps.value_or(epoch_steps(options, sampler_))),
       rate_(options.learning_rate, std::max(total_steps_, epoch_steps(options, sampler_))),
@@ -54,7 +54,7 @@ Trainer::Trainer(tugline::Job& job, const Options& options, const FashionData& t
       gradient_(job.allocate<float>(network_.parameter_count() + kScoreElements)),
       exchange_(device_, membership_.communicator(), gradient_.span(), buckets_of(network_, kScoreElements)),
       compute_(device_.stream()),
-      labels_(static_cast<std::size_t>(options.batch)) {
+      labels_(static_cast<std::size_t>(network_.max_images())) {
   check_against_job(options, first_size_, total_steps_);
   if (model_.version() != 0) {
     throw tugline::Error(tugline::ErrorCode::already_exists,
@@ -110,32 +110,51 @@ void Trainer::attempt(std::uint64_t step) {
 }
 
 void Trainer::enqueue(std::uint64_t step) {
-  auto& communicator = membership_.communicator();
+  const auto& communicator = membership_.communicator();
+  const int rank = communicator.rank();
+  const int size = communicator.size();
   const auto batch = sampler_.batch(step);
-  const Share share = share_of(static_cast<int>(batch.size()), communicator.rank(), communicator.size());
-  if (options_.batch_trace) trace(step, batch, share);
-  const auto current = model_.current();
-  compute_.launch([this, batch, share, current] {
-    const auto count = static_cast<std::size_t>(share.count());
-    train_.gather(batch.subspan(static_cast<std::size_t>(share.begin), count), network_.input(), labels_);
-    network_.forward(current, share.count());
-    const BatchScore score = network_.score(labels_, 1.0F / static_cast<float>(batch.size()));
+  const int images = static_cast<int>(batch.size());
+  if (options_.batch_trace) trace(step, batch, share_of(images, rank, size));
+  // From the full batch, also for the smaller last one of an epoch: every number of ranks is to cut it alike.
+  const int micro_batches = micro_batches_per_rank(options_.batch, options_.micro_batch, size);
+  for (int i = 0; i < micro_batches; ++i) {
+    const Share share = micro_batch_of(images, rank, size, micro_batches, i);
+    const GradientSum sum = i == 0 ? GradientSum::start : GradientSum::add;
+    enqueue_forward(
+        batch.subspan(static_cast<std::size_t>(share.begin), static_cast<std::size_t>(share.count())),
+        1.0F / static_cast<float>(images), sum);
+    const bool last = i + 1 == micro_batches;
+    for (int layer = kLastLayer; layer >= 0; --layer) {
+      enqueue_backward(layer, sum);
+      if (!last) continue;  // the sum of the rank's micro-batches is reduced, once
+      const auto bucket = static_cast<std::size_t>(kLastLayer - layer);
+      compute_.record(ready_[static_cast<std::size_t>(layer)]);
+      exchange_.reduce(bucket, ready_[static_cast<std::size_t>(layer)]);
+      if (bucket == 0 && killed_in(step)) enqueue_kill();
+    }
+  }
+}
+
+void Trainer::enqueue_forward(std::span<const std::uint32_t> images, float scale, GradientSum sum) {
+  compute_.launch([this, images, scale, sum, current = model_.current()] {
+    train_.gather(images, network_.input(), labels_);
+    network_.forward(current, static_cast<int>(images.size()));
+    const BatchScore score = network_.score(labels_, scale);
     float* sums = gradient_.data() + network_.parameter_count();
-    sums[0] = static_cast<float>(score.loss);
-    sums[1] = static_cast<float>(score.correct);
+    const float own[kScoreElements] = {static_cast<float>(score.loss), static_cast<float>(score.correct)};
+    for (std::size_t i = 0; i < kScoreElements; ++i)
+      sums[i] = sum == GradientSum::add ? sums[i] + own[i] : own[i];
     return tugline::Status::success();
   });
-  for (int layer = kLastLayer; layer >= 0; --layer) {
-    compute_.launch([this, layer, current] {
-      network_.backward(layer, current, gradient_.span());
-      if (layer == 0) backward_end_ns_ = now_ns();
-      return tugline::Status::success();
-    });
-    const auto bucket = static_cast<std::size_t>(kLastLayer - layer);
-    compute_.record(ready_[static_cast<std::size_t>(layer)]);
-    exchange_.reduce(bucket, ready_[static_cast<std::size_t>(layer)]);
-    if (bucket == 0 && killed_in(step)) enqueue_kill();
-  }
+}
+
+void Trainer::enqueue_backward(int layer, GradientSum sum) {
+  compute_.launch([this, layer, sum, current = model_.current()] {
+    network_.backward(layer, current, gradient_.span(), sum);
+    if (layer == 0) backward_end_ns_ = now_ns();
+    return tugline::Status::success();
+  });
 }
 
 void Trainer::enqueue_kill() {

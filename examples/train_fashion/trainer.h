@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -45,6 +46,8 @@ class Trainer {
   bool killed_in(std::uint64_t step) const noexcept;
   void attempt(std::uint64_t step);
   void enqueue(std::uint64_t step);
+  void enqueue_forward(std::span<const std::uint32_t> images, float scale, GradientSum sum);
+  void enqueue_backward(int layer, GradientSum sum);
   void enqueue_kill();
   void trace(std::uint64_t step, std::span<const std::uint32_t> batch, Share share) const;
   void finish(std::uint64_t step);
@@ -71,7 +74,8 @@ class Trainer {
   std::vector<tugline::Event> ready_;  ///< by layer: its gradient is complete
   std::vector<std::uint8_t> labels_;
 
-  std::int64_t backward_end_ns_ = 0;  ///< written on the compute stream, read behind ready_[0]
+  std::int64_t backward_end_ns_ =
+      0;  ///< of the last micro-batch; written on the compute stream, read behind ready_[0]
   std::int64_t start_ns_ = 0;
   std::int64_t end_ns_ = 0;
   std::int64_t last_progress_ns_ = 0;

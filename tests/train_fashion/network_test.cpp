@@ -50,7 +50,7 @@ std::vector<Real> gradient_of(Network<Real>& network, const std::vector<Real>& p
   run_forward(network, parameters, batch, begin, end, scale);
   std::vector<Real> gradient(network.parameter_count(), Real{-1});
   for (int layer = Network<Real>::kLayers - 1; layer >= 0; --layer) {
-    network.backward(layer, parameters, gradient);
+    network.backward(layer, parameters, gradient, GradientSum::start);
   }
   return gradient;
 }
@@ -107,6 +107,35 @@ TEST(Network, SharesAddUpToTheWholeBatch) {
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += share[i];
   }
   for (std::size_t i = 0; i < sum.size(); ++i) ASSERT_NEAR(sum[i], whole[i], 1e-12) << "parameter " << i;
+}
+
+// What makes ranks and micro-batches interchangeable: bit for bit the sum that an all-reduce of one rank per
+// micro-batch gives, whatever the network computed before.
+TEST(Network, AddingIsOneRoundedAdditionOfEachMicroBatchsOwnGradient) {
+  constexpr int kImages = 11;
+  constexpr int kLast = Network<float>::kLayers - 1;
+  Network<float> network(kSmall, kImages);
+  std::vector<float> parameters(network.parameter_count());
+  network.initialise(parameters, 1);
+  const Batch batch = make_batch(kImages, kSmall);
+  const int cuts[] = {0, 4, 4, 8, kImages};  // the second micro-batch is empty
+  std::vector<float> expected;
+  std::vector<float> sum(network.parameter_count(), -1.0F);
+  for (int part = 0; part < 4; ++part) {
+    run_forward(network, parameters, batch, cuts[part], cuts[part + 1], 1.0 / kImages);
+    const auto how = part == 0 ? GradientSum::start : GradientSum::add;
+    for (int layer = kLast; layer >= 0; --layer) network.backward(layer, parameters, sum, how);
+    Network<float> another(kSmall, 5);
+    const auto own = gradient_of(another, parameters, batch, cuts[part], cuts[part + 1], 1.0 / kImages);
+    if (part == 0) {
+      expected = own;
+    } else {
+      for (std::size_t i = 0; i < own.size(); ++i) expected[i] += own[i];
+    }
+  }
+  EXPECT_EQ(sum, expected);
+  EXPECT_NE(sum, gradient_of(network, parameters, batch, 0, kImages, 1.0 / kImages))
+      << "one pass over all images rounds as several do: the comparison above would see no mistake";
 }
 
 TEST(Network, InitialisationDependsOnTheSeedAlone) {

@@ -28,6 +28,54 @@ TEST(Shares, CoverTheBatchInOrderAndDifferByOneAtMost) {
   }
 }
 
+TEST(MicroBatches, CoverTheShareAndHaveTheirSizeAtMost) {
+  for (int batch : {1, 2, 7, 96, 256, 60'000}) {
+    for (int micro_batch : {1, 3, 64, 100, 60'000}) {
+      for (int size : {1, 2, 3, 4, 5, 8, 256}) {
+        const int per_rank = micro_batches_per_rank(batch, micro_batch, size);
+        ASSERT_GE(per_rank, 1);
+        for (int rank = 0; rank < size; ++rank) {
+          const Share share = share_of(batch, rank, size);
+          int next = share.begin;
+          for (int i = 0; i < per_rank; ++i) {
+            const Share part = micro_batch_of(batch, rank, size, per_rank, i);
+            ASSERT_EQ(part.begin, next)
+                << batch << " by " << micro_batch << ", rank " << rank << " of " << size;
+            ASSERT_LE(part.count(), micro_batch);
+            next = part.end;
+          }
+          ASSERT_EQ(next, share.end);
+        }
+      }
+    }
+  }
+}
+
+// One rank adds up what N ranks reduce only if it cuts where they do, in an epoch's smaller last batch, too.
+TEST(MicroBatches, OneRankWorksThroughTheSharesOfManyInTheirOrder) {
+  for (int full_batch : {7, 50, 256, 257}) {
+    for (int size = 1; size <= 9; ++size) {
+      if (size > full_batch) continue;
+      const int micro_batch = (full_batch + size - 1) / size;
+      if (micro_batches_per_rank(full_batch, micro_batch, 1) != size) continue;  // 7 images, 5 ranks
+      ASSERT_EQ(micro_batches_per_rank(full_batch, micro_batch, size), 1);
+      for (int batch : {full_batch, full_batch / 3, 1}) {
+        for (int rank = 0; rank < size; ++rank) {
+          const Share one = micro_batch_of(batch, 0, 1, size, rank);
+          const Share many = micro_batch_of(batch, rank, size, 1, 0);
+          ASSERT_EQ(one.begin, many.begin) << batch << " images, rank " << rank << " of " << size;
+          ASSERT_EQ(one.end, many.end) << batch << " images, rank " << rank << " of " << size;
+        }
+      }
+    }
+  }
+}
+
+TEST(MicroBatches, FourRanksOfTheDefaultBatchHaveOneEach) {
+  EXPECT_EQ(micro_batches_per_rank(256, 64, 4), 1);
+  EXPECT_EQ(micro_batches_per_rank(256, 64, 1), 4);
+}
+
 TEST(Sampler, AnEpochUsesEveryImageOnce) {
   constexpr int kImages = 103;
   Sampler sampler(1, kImages, 10);
