@@ -41,9 +41,11 @@ PacketResult run_one_shot_packet(Epoch& epoch, Board& board, WaitPlace& place, A
       if (peer != epoch.rank) ring(board.doorbells[epoch.originals[peer]]);
 
   const std::uint64_t flag = packet_flag(sequence, print);
-  alignas(8) std::byte sum[core::kPacketBytes];
-  alignas(8) std::byte payload[core::kPacketBytes];
-  const ReduceKernel reduce = bytes != 0 ? reduce_kernel(call.type, call.op) : nullptr;
+  struct alignas(8) Payload {
+    std::byte bytes[core::kPacketBytes];
+  };
+  Payload payloads[kMaxRanks];
+  const void* operands[kMaxRanks];
   for (std::uint32_t rank = 0; rank < epoch.size; ++rank) {
     const PacketLine& line = epoch.bank.packet(rank, sequence);
     if (!packet_is_here(line, flag)) {
@@ -79,12 +81,12 @@ PacketResult run_one_shot_packet(Epoch& epoch, Board& board, WaitPlace& place, A
       if (!result.status.ok()) return result;
     }
     if (bytes == 0) continue;
-    read_packet(line, rank == 0 ? sum : payload, bytes);
-    if (rank != 0) reduce(sum, sum, payload, call.count);
+    read_packet(line, payloads[rank].bytes, bytes);
+    operands[rank] = payloads[rank].bytes;
   }
   if (bytes != 0) {
-    if (call.op == ReduceOp::avg) scale_kernel(call.type)(sum, call.count, epoch.size);
-    std::memcpy(call.recv, sum, bytes);
+    reduce_kernel(call.type, call.op)(call.recv, operands, epoch.size, call.count);
+    if (call.op == ReduceOp::avg) scale_kernel(call.type)(call.recv, call.count, epoch.size);
   }
   epoch.known_finished = std::max(epoch.known_finished, sequence - 1);
   epoch.bank.progress(epoch.rank).finished.store(sequence, std::memory_order_release);

@@ -167,16 +167,22 @@ bool PlanRun::step_ready(const core::Step& step) {
       return reached(flag_here(step.peer, step.flag), base_ + step.value) && trusts(step.peer);
     case core::StepKind::copy_packet:
     case core::StepKind::reduce_packet: {
-      const auto peer = epoch_rank(step.peer);
-      const auto flag = epoch_.bank.packet(peer, sequence_).flag.load(std::memory_order_acquire);
-      if (flag == packet_flag(sequence_, fingerprint_)) return true;
-      if (flag >> 32 == (sequence_ & 0xffffffffu) && flag != packet_flag(sequence_, fingerprint_))
-        look_for_mismatch();
-      return false;
+      if (step.peer != core::kEveryone) return packet_is_here(step.peer);
+      for (std::int32_t peer = 0; peer < plan_->ranks; ++peer)
+        if (!packet_is_here(peer)) return false;
+      return true;
     }
     default:
       return true;
   }
+}
+
+bool PlanRun::packet_is_here(std::int32_t plan_rank) {
+  const auto expected = packet_flag(sequence_, fingerprint_);
+  const auto flag = epoch_.bank.packet(epoch_rank(plan_rank), sequence_).flag.load(std::memory_order_acquire);
+  if (flag == expected) return true;
+  if (flag >> 32 == (sequence_ & 0xffffffffu)) look_for_mismatch();
+  return false;
 }
 
 // Data of a peer is used only after its descriptor of this very operation was seen to be equal. It cannot be
@@ -216,8 +222,9 @@ void PlanRun::execute(const core::Step& step) {
       break;
     }
     case core::StepKind::reduce:
-      reduce_(resolve(step.destination), resolve(step.source), resolve(step.second),
-              step.bytes / element_bytes_);
+      operands_.assign({resolve(step.source), resolve(step.second)});
+      for (const core::Place& operand : step.more) operands_.push_back(resolve(operand));
+      reduce_(resolve(step.destination), operands_.data(), operands_.size(), step.bytes / element_bytes_);
       break;
     case core::StepKind::scale:
       scale_(resolve(step.destination), step.bytes / element_bytes_, epoch_.size);
@@ -298,17 +305,36 @@ void PlanRun::put_packet(const core::Step& step) {
 }
 
 void PlanRun::take_packet(const core::Step& step) {
-  trusted_[static_cast<std::size_t>(step.peer)] = true;  // its flag carried the fingerprint
-  if (step.bytes == 0) return;                           // a barrier's packet: there is no buffer
-  std::byte payload[core::kPacketBytes];
-  read_packet(epoch_.bank.packet(epoch_rank(step.peer), sequence_), payload, step.source.offset + step.bytes);
+  const bool everyone = step.peer == core::kEveryone;
+  const std::int32_t first = everyone ? 0 : step.peer;
+  const std::int32_t last = everyone ? plan_->ranks - 1 : step.peer;
+  // Their flags carried the fingerprint.
+  for (std::int32_t peer = first; peer <= last; ++peer) trusted_[static_cast<std::size_t>(peer)] = true;
+  if (step.bytes == 0) return;  // a barrier's packet: there is no buffer
+  payloads_.resize(static_cast<std::size_t>(last - first + 1));
+  operands_.clear();
   auto* to = resolve(step.destination);
-  const std::byte* from = payload + step.source.offset;
-  if (step.kind == core::StepKind::copy_packet) {
-    std::memcpy(to, from, step.bytes);
-  } else {
-    reduce_(to, to, from, step.bytes / element_bytes_);
+  if (step.kind == core::StepKind::reduce_packet && !everyone) operands_.push_back(to);
+  for (std::int32_t peer = first; peer <= last; ++peer) {
+    auto& payload = payloads_[static_cast<std::size_t>(peer - first)];
+    read_packet(epoch_.bank.packet(epoch_rank(peer), sequence_), payload.bytes,
+                step.source.offset + step.bytes);
+    operands_.push_back(payload.bytes + step.source.offset);
   }
+  if (operands_.size() == 1) {
+    std::memcpy(to, operands_.front(), step.bytes);
+  } else {
+    reduce_(to, operands_.data(), operands_.size(), step.bytes / element_bytes_);
+  }
+}
+
+std::int32_t PlanRun::peer_waited_for() const noexcept {
+  if (blocked_->peer != core::kEveryone) return blocked_->peer;
+  const auto expected = packet_flag(sequence_, fingerprint_);
+  for (std::int32_t peer = 0; peer < plan_->ranks; ++peer)
+    if (epoch_.bank.packet(epoch_rank(peer), sequence_).flag.load(std::memory_order_relaxed) != expected)
+      return peer;
+  return own_plan_rank();
 }
 
 Pending PlanRun::pending() const noexcept {
@@ -330,7 +356,7 @@ WaitSubject PlanRun::subject() const {
     about.expected = sequence_ - kHalves;
     return about;
   }
-  about.peer = static_cast<std::int32_t>(epoch_rank(blocked_->peer));
+  about.peer = static_cast<std::int32_t>(epoch_rank(peer_waited_for()));
   if (blocked_->kind == core::StepKind::wait) {
     about.what = "flag";
     about.expected = base_ + blocked_->value;
@@ -338,7 +364,7 @@ WaitSubject PlanRun::subject() const {
   } else {
     about.what = "packet";
     about.expected = packet_flag(sequence_, fingerprint_);
-    about.seen = &epoch_.bank.packet(epoch_rank(blocked_->peer), sequence_).flag;
+    about.seen = &epoch_.bank.packet(epoch_rank(peer_waited_for()), sequence_).flag;
   }
   return about;
 }

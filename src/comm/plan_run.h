@@ -51,6 +51,8 @@ class PlanRun {
   void raise(std::int32_t peer, std::uint8_t flag, std::uint32_t value, bool last) const noexcept;
   void put_packet(const core::Step& step);
   void take_packet(const core::Step& step);
+  bool packet_is_here(std::int32_t plan_rank);
+  std::int32_t peer_waited_for() const noexcept;
   bool trusts(std::int32_t plan_rank);
   void wake(std::int32_t plan_rank) const noexcept;
 
@@ -82,6 +84,12 @@ class PlanRun {
   std::vector<bool> trusted_;        ///< by plan rank: descriptor seen and equal
   std::int32_t mismatch_peer_ = -1;  ///< rank of the epoch
   Descriptor other_;
+  struct alignas(8) Payload {
+    std::byte bytes[core::kPacketBytes];
+  };
+  // Of the step at hand; kept for their memory.
+  std::vector<const void*> operands_;
+  std::vector<Payload> payloads_;
   const core::Step* blocked_ = nullptr;  ///< the step that waits, for reports
 };
 

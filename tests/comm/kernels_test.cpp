@@ -14,6 +14,11 @@
 namespace tugline::comm {
 namespace {
 
+void reduce_two(ReduceKernel kernel, void* to, const void* a, const void* b, std::size_t count) {
+  const void* operands[] = {a, b};
+  kernel(to, operands, 2, count);
+}
+
 // Slow, obvious f16: picks the nearest of all 65536 values, ties to even mantissa.
 double half_value(std::uint16_t bits) {
   const int sign = bits >> 15, exponent = bits >> 10 & 31, mantissa = bits & 1023;
@@ -59,7 +64,7 @@ TEST(Kernels, HalfSumsRoundToNearestEven) {
         a[i] = static_cast<std::uint16_t>(random());
         b[i] = static_cast<std::uint16_t>(random());
       }
-      table->reduce[static_cast<int>(DataType::f16)][0](got, a, b, 37);
+      reduce_two(table->reduce[static_cast<int>(DataType::f16)][0], got, a, b, 37);
       for (int i = 0; i < 37; ++i) {
         const float exact = static_cast<float>(half_value(a[i])) + static_cast<float>(half_value(b[i]));
         if (std::isnan(exact)) {
@@ -76,7 +81,8 @@ TEST(Kernels, EveryHalfPatternSurvivesARoundTrip) {
   for (const auto* table : tables()) {
     std::vector<std::uint16_t> all(65536), zero(65536, 0x8000), got(65536);  // x + -0 = x
     for (int i = 0; i < 65536; ++i) all[static_cast<std::size_t>(i)] = static_cast<std::uint16_t>(i);
-    table->reduce[static_cast<int>(DataType::f16)][0](got.data(), all.data(), zero.data(), all.size());
+    reduce_two(table->reduce[static_cast<int>(DataType::f16)][0], got.data(), all.data(), zero.data(),
+               all.size());
     for (std::size_t i = 0; i < all.size(); ++i) {
       if (std::isnan(half_value(all[i])))
         EXPECT_TRUE(std::isnan(half_value(got[i])));
@@ -125,13 +131,13 @@ void check_plain(DataType type) {
           }
         }
         auto kernel = table->reduce[static_cast<int>(type)][op];
-        kernel(got.data(), a.data(), b.data(), count);
+        reduce_two(kernel, got.data(), a.data(), b.data(), count);
         EXPECT_EQ(got, want) << table->name << " " << name_of(type) << " op " << op;
         auto left = a;
-        kernel(left.data(), left.data(), b.data(), count);
+        reduce_two(kernel, left.data(), left.data(), b.data(), count);
         EXPECT_EQ(left, want);
         auto right = b;
-        kernel(right.data(), a.data(), right.data(), count);
+        reduce_two(kernel, right.data(), a.data(), right.data(), count);
         EXPECT_EQ(right, want);
       }
     }
@@ -149,15 +155,57 @@ TEST(Kernels, PlainTypes) {
   check_plain<double>(DataType::f64);
 }
 
+// Many operands at once give the bits of one after the other, whichever of them the destination is.
+TEST(Kernels, ManyOperandsAreCombinedInOrder) {
+  std::mt19937 random(3);
+  for (const auto* table : tables()) {
+    for (const std::size_t count : {1u, 100u, 5000u}) {
+      for (std::size_t ranks = 3; ranks <= 9; ++ranks) {
+        std::vector<std::vector<float>> values(ranks, std::vector<float>(count));
+        for (auto& one : values)
+          for (auto& value : one) value = static_cast<float>(random()) / 1e6f;
+        std::vector<float> want = values[0];
+        for (std::size_t rank = 1; rank < ranks; ++rank)
+          for (std::size_t i = 0; i < count; ++i) want[i] += values[rank][i];
+        for (std::size_t at = 0; at <= ranks; ++at) {
+          auto copies = values;
+          std::vector<float> apart(count);
+          std::vector<const void*> operands;
+          for (const auto& copy : copies) operands.push_back(copy.data());
+          float* to = at == ranks ? apart.data() : copies[at].data();
+          table->reduce[static_cast<int>(DataType::f32)][0](to, operands.data(), ranks, count);
+          EXPECT_EQ(std::memcmp(to, want.data(), count * sizeof(float)), 0)
+              << table->name << " destination " << at << " of " << ranks << " count " << count;
+        }
+      }
+    }
+  }
+}
+
+TEST(Kernels, ManyHalfOperandsAreRoundedOnce) {
+  for (const auto* table : tables()) {
+    // 2048 + 1 + 1: rounding after each addition would stay at 2048.
+    const std::uint16_t big = 0x6800, one = 0x3c00;
+    const void* operands[] = {&big, &one, &one};
+    std::uint16_t got = 0;
+    table->reduce[static_cast<int>(DataType::f16)][0](&got, operands, 3, 1);
+    EXPECT_EQ(half_value(got), 2050.0) << table->name;
+    const std::uint16_t wide = 0x4380, small = 0x3f80;  // 256 and 1 in bf16, whose step there is 2
+    const void* others[] = {&wide, &small, &small};
+    table->reduce[static_cast<int>(DataType::bf16)][0](&got, others, 3, 1);
+    EXPECT_EQ(got, 0x4381) << table->name;
+  }
+}
+
 TEST(Kernels, BFloatRoundsToNearestEvenAndKeepsNaN) {
   for (const auto* table : tables()) {
     const std::uint16_t one = 0x3f80, tiny = 0x3b80, nan = 0x7fa0, odd = 0x3f81;  // 1, 2^-8, NaN, 1 + 2^-7
     std::uint16_t got = 0;
-    table->reduce[static_cast<int>(DataType::bf16)][0](&got, &one, &tiny, 1);
+    reduce_two(table->reduce[static_cast<int>(DataType::bf16)][0], &got, &one, &tiny, 1);
     EXPECT_EQ(got, 0x3f80) << "1 + 2^-8 is a tie and goes to even";
-    table->reduce[static_cast<int>(DataType::bf16)][0](&got, &odd, &tiny, 1);
+    reduce_two(table->reduce[static_cast<int>(DataType::bf16)][0], &got, &odd, &tiny, 1);
     EXPECT_EQ(got, 0x3f82) << "1 + 2^-7 + 2^-8 is a tie and goes to even";
-    table->reduce[static_cast<int>(DataType::bf16)][0](&got, &nan, &one, 1);
+    reduce_two(table->reduce[static_cast<int>(DataType::bf16)][0], &got, &nan, &one, 1);
     EXPECT_TRUE((got & 0x7f80) == 0x7f80 && (got & 0x7f) != 0) << "NaN stays NaN";
   }
 }

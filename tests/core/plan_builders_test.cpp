@@ -141,7 +141,7 @@ TEST(PlanBuilders, WhatCannotBeServedSaysSo) {
     FAIL() << "built a plan of an unknown kind";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::not_found);
-    EXPECT_THAT(error.what(), testing::HasSubstr("one_shot_packet, one_shot"));
+    EXPECT_THAT(error.what(), testing::HasSubstr("one_shot_packet, direct, one_shot"));
   }
 }
 

@@ -40,6 +40,7 @@ void for_each_case(const std::vector<std::int32_t>& rank_counts, const std::vect
           request.bytes = elements * request.element_bytes;
           request.scratch_bytes = (variant & 4) != 0 ? 4 << 10 : 64 << 10;
           request.chunk_bytes = (variant & 4) != 0 ? 0 : 512;
+          request.direct = (variant & 4) != 0 || variant == 0;
           for (auto builder : builder_names()) {
             if (can_build(builder, request)) visit(builder, request);
           }

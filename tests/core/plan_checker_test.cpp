@@ -24,9 +24,11 @@ TEST(PlanChecker, ProvesWhatTheBuildersMake) {
   for_each_case({1, 2, 3, 4, 5, 6, 7, 8, 9}, {0, 1, 13, 601, 1900}, prove);
   for_each_case({16, 33}, {601}, prove);
   for_each_case({64}, {130}, prove);
-  // one_shot and one_shot_packet serve nine collectives, ring four, two_shot and tree two, point_to_point
-  // one.
-  EXPECT_EQ(proven.size(), 9u + 9u + 4u + 2u + 2u + 1u);
+  // one_shot and one_shot_packet serve nine collectives, direct eight, ring four, two_shot and tree two,
+  // point_to_point one.
+  std::string all;
+  for (const auto& [what, count] : proven) all += what + "\n";
+  EXPECT_EQ(proven.size(), 9u + 9u + 8u + 4u + 2u + 2u + 1u) << all;
 }
 
 TEST(PlanChecker, ProvesDefaultChunksOverDefaultScratch) {
@@ -246,6 +248,7 @@ TEST(PlanChecker, AveragesDivideOnceAndLast) {
   request.ranks = 3;
   request.bytes = 48;
   request.average = true;
+  request.in_place = true;
   Plan plan = build("one_shot_packet", request);
   plan.order = ReductionOrder::other;
   EXPECT_EQ(check(plan).problem, "");
@@ -301,6 +304,27 @@ TEST(PlanChecker, WhereARankHasNoBufferNothingIsThere) {
   EXPECT_THAT(problem_of(Collective::gather, Space::output), HasSubstr("leave the output of 0 bytes"));
   EXPECT_THAT(problem_of(Collective::scatter, Space::input), HasSubstr("leave the input of 0 bytes"));
   EXPECT_THAT(problem_of(Collective::broadcast, Space::input), HasSubstr("leave the input of 0 bytes"));
+}
+
+TEST(PlanChecker, DirectPlansEndWhenNobodyIsAtTheBuffersAnyMore) {
+  PlanRequest request;
+  request.collective = Collective::all_reduce;
+  request.ranks = 3;
+  request.bytes = 48;
+  request.direct = true;
+  Plan plan = build("direct", request);
+  EXPECT_EQ(check(plan).problem, "");
+  const Program good = plan.programs[1][0];
+  Program& program = plan.programs[1][0];
+  program.pop_back();  // the wait for one of the others
+  EXPECT_THAT(check(plan).problem, AllOf(HasSubstr("rank 1 may end while rank"), HasSubstr("still")));
+  program = good;
+  plan.direct = false;
+  EXPECT_THAT(check(plan).problem, HasSubstr("may be touched by that rank only, but in a direct plan"));
+  plan.direct = true;
+  // Signalled before the last piece is delivered.
+  std::swap(program[program.size() - 4], program[program.size() - 6]);
+  EXPECT_THAT(check(plan).problem, HasSubstr("may end while rank 1"));
 }
 
 TEST(PlanChecker, PacketsAreOnePerRankAndBounded) {

@@ -65,12 +65,15 @@ class Machine {
       }
       case StepKind::reduce: {
         auto* to = at(step.destination, step.bytes);
-        auto* left = at(step.source, step.bytes);
-        auto* right = at(step.second, step.bytes);
-        if (to == nullptr || left == nullptr || right == nullptr) return true;
-        for (std::uint64_t i = 0; i + element <= step.bytes; i += element) {
-          combine(to + i, left + i, right + i, element);
+        std::vector<Place> operands{step.source, step.second};
+        operands.insert(operands.end(), step.more.begin(), step.more.end());
+        Bytes total;
+        for (const Place& operand : operands) {
+          const auto* from = at(operand, step.bytes);
+          if (from == nullptr || to == nullptr) return true;
+          accumulate(total, from, step.bytes);
         }
+        std::copy(total.begin(), total.end(), to);
         return true;
       }
       case StepKind::scale: {
@@ -88,22 +91,24 @@ class Machine {
       }
       case StepKind::copy_packet:
       case StepKind::reduce_packet: {
-        const auto peer = static_cast<std::size_t>(step.peer);
-        if (!published_[peer]) return false;
-        const Bytes& payload = packets_[peer];
+        const bool everyone = step.peer == kEveryone;
+        const std::int32_t first = everyone ? 0 : step.peer;
+        const std::int32_t last = everyone ? plan_.ranks - 1 : step.peer;
+        for (std::int32_t peer = first; peer <= last; ++peer)
+          if (!published_[static_cast<std::size_t>(peer)]) return false;
         auto* to = at(step.destination, step.bytes);
-        if (to == nullptr || step.source.offset + step.bytes > payload.size()) {
-          in_bounds = false;
-          return true;
+        if (to == nullptr) return true;
+        Bytes total;
+        if (step.kind == StepKind::reduce_packet && !everyone) accumulate(total, to, step.bytes);
+        for (std::int32_t peer = first; peer <= last; ++peer) {
+          const Bytes& payload = packets_[static_cast<std::size_t>(peer)];
+          if (step.source.offset + step.bytes > payload.size()) {
+            in_bounds = false;
+            return true;
+          }
+          accumulate(total, payload.data() + step.source.offset, step.bytes);
         }
-        const auto* from = payload.data() + step.source.offset;
-        if (step.kind == StepKind::copy_packet) {
-          std::copy_n(from, step.bytes, to);
-          return true;
-        }
-        for (std::uint64_t i = 0; i + element <= step.bytes; i += element) {
-          combine(to + i, to + i, from + i, element);
-        }
+        std::copy(total.begin(), total.end(), to);
         return true;
       }
       case StepKind::signal:
@@ -140,6 +145,17 @@ class Machine {
           input.begin(), input.end(),
           outputs_[static_cast<std::size_t>(rank)].begin() + static_cast<std::ptrdiff_t>(alias_offset(rank)));
     }
+  }
+
+  /// The first contribution is taken as it is, the others are combined with what is there.
+  void accumulate(Bytes& total, const std::uint8_t* from, std::uint64_t bytes) {
+    if (total.empty()) {
+      total.assign(from, from + bytes);
+      return;
+    }
+    const auto element = plan_.element_bytes;
+    for (std::uint64_t i = 0; i + element <= bytes; i += element)
+      combine(total.data() + i, total.data() + i, from + i, element);
   }
 
   std::uint8_t* at(const Place& place, std::uint64_t bytes) {

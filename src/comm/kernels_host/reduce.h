@@ -9,10 +9,12 @@
 
 namespace tugline::comm {
 
-/// destination[i] = left[i] op right[i]. The destination may be the same as either operand, but not overlap
-/// otherwise. f16 and bf16 are combined in f32 and rounded to nearest even. Integers wrap. min and max: as `b
-/// < a ? b : a`.
-using ReduceKernel = void (*)(void* destination, const void* left, const void* right, std::size_t count);
+/// destination[i] = ((operands[0][i] op operands[1][i]) op operands[2][i]) ..., at least two operands. The
+/// destination may be the same as one or several operands, but not overlap otherwise. f16 and bf16 are
+/// combined in f32 and rounded to nearest even once, at the end. Integers wrap. min and max: as `b < a ? b :
+/// a`.
+using ReduceKernel = void (*)(void* destination, const void* const* operands, std::size_t operand_count,
+                              std::size_t count);
 /// destination[i] /= divisor; integers round toward zero.
 using ScaleKernel = void (*)(void* destination, std::size_t count, std::uint64_t divisor);
 

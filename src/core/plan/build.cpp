@@ -76,6 +76,7 @@ const std::array kBuilders = {
             [](const PlanRequest& r) {
               return r.collective != Collective::send_recv && packet_payload_bytes(r) <= kPacketBytes;
             }},
+    Builder{"direct", build_direct, can_build_direct},
     Builder{"one_shot", build_one_shot,
             [](const PlanRequest& r) {
               return r.collective != Collective::send_recv && one_shot_pipeline(r).has_value();

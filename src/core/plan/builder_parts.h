@@ -45,6 +45,8 @@ std::optional<Pipeline> two_shot_pipeline(const PlanRequest& request) noexcept;
 std::optional<Pipeline> ring_pipeline(const PlanRequest& request) noexcept;
 std::optional<Pipeline> tree_pipeline(const PlanRequest& request) noexcept;
 
+bool can_build_direct(const PlanRequest& request) noexcept;
+
 /// Payload bytes of a request's packet.
 std::uint64_t packet_payload_bytes(const PlanRequest& request) noexcept;
 

@@ -17,6 +17,7 @@ struct PlanRequest {
   /// so that ranks may mix them.
   bool in_place = false;
   bool average = false;             ///< the operator is avg: every result gets one scale step
+  bool direct = false;              ///< ranks can reach each other's buffers
   std::uint64_t scratch_bytes = 0;  ///< scratch available per rank; the plan uses at most this much
   std::uint64_t chunk_bytes = 0;    ///< preferred pipeline chunk, 0 = builder's choice
   std::int32_t only_rank = -1;      ///< build this rank's program only, the others stay empty; -1: all
@@ -34,6 +35,9 @@ Plan build_two_shot(const PlanRequest& request);
 Plan build_ring(const PlanRequest& request);
 /// Binomial tree from or to the root, chunk by chunk. reduce, broadcast.
 Plan build_tree(const PlanRequest& request);
+/// From buffer to buffer, for requests that say that this can be: all collectives but barrier and send_recv,
+/// all_to_all not in place.
+Plan build_direct(const PlanRequest& request);
 /// Chunks through the sender's scratch with credits. send_recv only.
 Plan build_point_to_point(const PlanRequest& request);
 

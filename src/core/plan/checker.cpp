@@ -172,6 +172,8 @@ CheckResult check(const Plan& plan) {
   if (CheckResult structure = check_structure(plan); !structure.ok) return structure;
   SymbolicRun run(plan);
   if (auto problem = run.run(); !problem.empty()) return {false, problem};
+  if (plan.direct)
+    if (auto problem = run.problem_after_end(); !problem.empty()) return {false, problem};
   if (auto problem = OutcomeCheck(plan, run).problem(); !problem.empty()) return {false, problem};
   return {};
 }

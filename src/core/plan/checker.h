@@ -3,6 +3,7 @@
 //   - every element of every output holds exactly the contributions it must, each exactly once,
 //   - no two conflicting accesses to the same bytes are unordered (no slot is overwritten before it is read),
 //   - all programs end (no deadlock), flags only grow, every access is in bounds,
+//   - in a direct plan nobody ends while others are at its buffers,
 //   - all ranks combine every element in the same order (bit-identical results), and that order is the
 //     class the plan claims.
 #pragma once

@@ -75,9 +75,9 @@ class StepCheck {
         return first({own_destination(), place("source", step_.source), place("second", step_.second),
                       aligned("destination", step_.destination.offset),
                       aligned("source", step_.source.offset), aligned("second", step_.second.offset),
-                      aligned("bytes", step_.bytes)});
+                      aligned("bytes", step_.bytes), more_operands()});
       case StepKind::put:
-        return first({foreign_scratch(), place("source", step_.source)});
+        return first({foreign_destination(), place("source", step_.source)});
       case StepKind::scale:
         return first({own_destination(), aligned("destination", step_.destination.offset),
                       aligned("bytes", step_.bytes), averaging()});
@@ -86,7 +86,7 @@ class StepCheck {
       case StepKind::copy_packet:
         return first({peer(Peers::or_self), own_destination(), payload(step_.source.offset)});
       case StepKind::reduce_packet:
-        return first({peer(Peers::or_self), own_destination(), payload(step_.source.offset),
+        return first({peer(Peers::any), own_destination(), payload(step_.source.offset),
                       aligned("destination", step_.destination.offset),
                       aligned("source", step_.source.offset), aligned("bytes", step_.bytes)});
       case StepKind::signal:
@@ -98,7 +98,7 @@ class StepCheck {
   }
 
  private:
-  enum class Peers { others, or_self, or_everyone };
+  enum class Peers { others, or_self, or_everyone, any };
 
   static std::string first(std::initializer_list<std::string> problems) {
     for (const std::string& problem : problems) {
@@ -109,7 +109,7 @@ class StepCheck {
 
   std::uint64_t limit(const Place& place) const {
     if (place.space == Space::scratch) return plan_.scratch_bytes;
-    return place.space == Space::input ? plan_.input_bytes(self_) : plan_.output_bytes(self_);
+    return place.space == Space::input ? plan_.input_bytes(place.rank) : plan_.output_bytes(place.rank);
   }
 
   std::string place(std::string_view field, const Place& place) const {
@@ -119,9 +119,9 @@ class StepCheck {
     if (place.rank < 0 || place.rank >= plan_.ranks) {
       return fmt::format("{}: rank {} does not exist, ranks are 0 to {}", field, place.rank, plan_.ranks - 1);
     }
-    if (place.space != Space::scratch && place.rank != self_) {
-      return fmt::format("{}: {} of rank {} may be touched by that rank only", field, name_of(place.space),
-                         place.rank);
+    if (place.space != Space::scratch && place.rank != self_ && !plan_.direct) {
+      return fmt::format("{}: {} of rank {} may be touched by that rank only, but in a direct plan", field,
+                         name_of(place.space), place.rank);
     }
     const std::uint64_t most = limit(place);
     if (place.offset > most || step_.bytes > most - place.offset) {
@@ -138,16 +138,26 @@ class StepCheck {
     if (step_.destination.space == Space::input) return "destination: an input is never written";
     return place("destination", step_.destination);
   }
-  std::string foreign_scratch() const {
-    if (step_.destination.space != Space::scratch || step_.destination.rank == self_) {
-      return fmt::format("destination: {} of rank {}; put writes to another rank's scratch",
-                         name_of(step_.destination.space), step_.destination.rank);
+  std::string foreign_destination() const {
+    const Space space = step_.destination.space;
+    const bool may = space == Space::scratch || (space == Space::output && plan_.direct);
+    if (!may || step_.destination.rank == self_) {
+      return fmt::format("destination: {} of rank {}; put writes to another rank's scratch{}", name_of(space),
+                         step_.destination.rank, plan_.direct ? " or output" : "");
     }
     return place("destination", step_.destination);
   }
   std::string aligned(std::string_view field, std::uint64_t value) const {
     if (value % plan_.element_bytes == 0) return {};
     return fmt::format("{}: {} is not a multiple of element_bytes {}", field, value, plan_.element_bytes);
+  }
+  std::string more_operands() const {
+    if (step_.more.size() > static_cast<std::size_t>(kMaxPlanRanks) - 2)
+      return fmt::format("more: {} operands, {} are allowed", step_.more.size(), kMaxPlanRanks - 2);
+    for (const Place& operand : step_.more)
+      if (auto problem = first({place("more", operand), aligned("more", operand.offset)}); !problem.empty())
+        return problem;
+    return {};
   }
   std::string averaging() const {
     return plan_.average ? std::string() : "scale: average is false in this plan";
@@ -157,11 +167,11 @@ class StepCheck {
     return fmt::format("bytes: {} from {} on do not fit a packet of {}", step_.bytes, offset, kPacketBytes);
   }
   std::string peer(Peers allowed) const {
-    if (allowed == Peers::or_everyone && step_.peer == kEveryone) return {};
+    if ((allowed == Peers::or_everyone || allowed == Peers::any) && step_.peer == kEveryone) return {};
     if (step_.peer < 0 || step_.peer >= plan_.ranks) {
       return fmt::format("peer: rank {} does not exist, ranks are 0 to {}", step_.peer, plan_.ranks - 1);
     }
-    if (allowed != Peers::or_self && step_.peer == self_)
+    if (allowed != Peers::or_self && allowed != Peers::any && step_.peer == self_)
       return fmt::format("peer: rank {} is this rank", self_);
     return {};
   }

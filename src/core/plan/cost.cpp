@@ -89,6 +89,7 @@ class Simulation {
   double arrival(const Agent& agent) const {
     const Step& step = agent.step();
     if (step.kind == StepKind::copy_packet || step.kind == StepKind::reduce_packet) {
+      if (step.peer == kEveryone) return all_packets(agent.rank);
       // Its own packet does not travel.
       const double sent = packets_[static_cast<std::size_t>(step.peer)];
       return step.peer == agent.rank ? sent - model_.packet_seconds : sent;
@@ -100,6 +101,15 @@ class Simulation {
         std::lower_bound(found->second.begin(), found->second.end(), step.value,
                          [](const auto& raised, std::uint32_t value) { return raised.first < value; });
     return reached == found->second.end() ? kNever : reached->second;
+  }
+
+  double all_packets(std::int32_t rank) const {
+    double last = 0;
+    for (std::size_t peer = 0; peer < packets_.size(); ++peer) {
+      const double own = static_cast<std::int32_t>(peer) == rank ? model_.packet_seconds : 0;
+      last = std::max(last, packets_[peer] - own);
+    }
+    return last;
   }
 
   void publish(const Agent& agent) {
@@ -136,9 +146,10 @@ class Simulation {
                    : bytes / model_.local_bytes_per_second;
         break;
       case StepKind::reduce: {
-        const int remote = (is_remote(step.source) ? 1 : 0) + (is_remote(step.second) ? 1 : 0);
-        work =
-            std::max(bytes / model_.reduce_bytes_per_second, remote * bytes / model_.remote_bytes_per_second);
+        const auto remote = (is_remote(step.source) ? 1 : 0) + (is_remote(step.second) ? 1 : 0) +
+                            std::count_if(step.more.begin(), step.more.end(), is_remote);
+        work = std::max(static_cast<double>(1 + step.more.size()) * bytes / model_.reduce_bytes_per_second,
+                        static_cast<double>(remote) * bytes / model_.remote_bytes_per_second);
         if (remote > 0) work += model_.remote_latency_seconds;
         break;
       }
@@ -148,7 +159,7 @@ class Simulation {
         work = bytes / model_.local_bytes_per_second;
         break;
       case StepKind::reduce_packet:
-        work = bytes / model_.reduce_bytes_per_second;
+        work = (step.peer == kEveryone ? plan_.ranks : 1) * bytes / model_.reduce_bytes_per_second;
         break;
       case StepKind::signal:
         // One store per peer.

@@ -25,7 +25,7 @@ constexpr std::string_view kEveryoneName = "everyone";
 struct StepFields {
   bool destination = false;
   bool source = false;
-  bool second = false;
+  bool second = false;  ///< and, where there are more operands, `more`
   bool peer = false;
   bool flag_and_value = false;
   bool bytes = false;
@@ -127,7 +127,21 @@ class Reader {
     return integer<std::int32_t>(field);
   }
   /// SPACE[@RANK][+OFFSET]
-  Place place(std::string_view field, std::int32_t self) const;
+  Place place(std::string_view field, std::int32_t self) const {
+    return place_from(string(field), field, self);
+  }
+  std::vector<Place> places_or_none(std::string_view field, std::int32_t self) const {
+    std::vector<Place> places;
+    if (!has(field)) return places;
+    const Json& items = required(field);
+    if (!items.is_array())
+      refuse(where(field), fmt::format("= {} is not a list", shown(items)), "write [...]");
+    for (const Json& item : items.items()) {
+      if (!item.is_string()) refuse(where(field), fmt::format("has {}, no string", shown(item)), "quote it");
+      places.push_back(place_from(item.as_string(), field, self));
+    }
+    return places;
+  }
 
   void allow_only(std::initializer_list<std::string_view> fields) const {
     for (const JsonMember& member : object_.members()) {
@@ -142,12 +156,13 @@ class Reader {
   }
 
  private:
+  Place place_from(const std::string& text, std::string_view field, std::int32_t self) const;
+
   const Json& object_;
   std::string path_;
 };
 
-Place Reader::place(std::string_view field, std::int32_t self) const {
-  const std::string& text = string(field);
+Place Reader::place_from(const std::string& text, std::string_view field, std::int32_t self) const {
   const auto malformed = [&](std::string_view part) {
     refuse(
         where(field), fmt::format("= \"{}\" has no valid {}", text, part),
@@ -179,8 +194,8 @@ Place Reader::place(std::string_view field, std::int32_t self) const {
 
 Step step_from(const Json& json, const std::string& path, std::int32_t self) {
   const Reader reader(json, path);
-  reader.allow_only(
-      {"kind", "destination", "source", "second", "peer", "flag", "value", "bytes", "payload_offset"});
+  reader.allow_only({"kind", "destination", "source", "second", "more", "peer", "flag", "value", "bytes",
+                     "payload_offset"});
   Step step;
   step.kind = reader.named<StepKind>("kind", kStepKindCount);
   const StepFields fields = fields_of(step.kind);
@@ -194,12 +209,14 @@ Step step_from(const Json& json, const std::string& path, std::int32_t self) {
   if_field(fields.destination, "destination", [&] { step.destination = reader.place("destination", self); });
   if_field(fields.source, "source", [&] { step.source = reader.place("source", self); });
   if_field(fields.second, "second", [&] { step.second = reader.place("second", self); });
+  if_field(fields.second, "more", [&] { step.more = reader.places_or_none("more", self); });
   if_field(fields.peer, "peer", [&] { step.peer = reader.peer("peer"); });
   if_field(fields.flag_and_value, "flag", [&] { step.flag = reader.integer_or<std::uint8_t>("flag", 0); });
   if_field(fields.flag_and_value, "value", [&] { step.value = reader.integer<std::uint32_t>("value"); });
   if_field(fields.bytes, "bytes", [&] { step.bytes = reader.integer<std::uint64_t>("bytes"); });
   if_field(fields.payload_offset, "payload_offset", [&] {
-    step.source = {Space::scratch, step.peer, reader.integer_or<std::uint64_t>("payload_offset", 0)};
+    step.source = {Space::scratch, std::max(step.peer, 0),
+                   reader.integer_or<std::uint64_t>("payload_offset", 0)};
   });
   return step;
 }
@@ -220,6 +237,11 @@ std::string to_text(const Step& step, std::int32_t self) {
   if (fields.destination) json["destination"] = to_text(step.destination, self);
   if (fields.source) json["source"] = to_text(step.source, self);
   if (fields.second) json["second"] = to_text(step.second, self);
+  if (!step.more.empty()) {
+    Json more = Json::array();
+    for (const Place& place : step.more) more.push_back(to_text(place, self));
+    json["more"] = std::move(more);
+  }
   if (fields.peer) json["peer"] = step.peer == kEveryone ? Json(kEveryoneName) : Json(step.peer);
   if (fields.flag_and_value) {
     json["flag"] = static_cast<std::uint32_t>(step.flag);
@@ -260,6 +282,7 @@ std::string to_json(const Plan& plan) {
   field("scratch_bytes", plan.scratch_bytes);
   field("in_place", plan.in_place);
   field("average", plan.average);
+  field("direct", plan.direct);
   field("order", name_of(plan.order));
   std::int32_t rank = -1;
   text += "  \"programs\": " + lines(plan.programs, 2, [&](const std::vector<Program>& channels) {
@@ -275,7 +298,7 @@ Plan plan_from_json(std::string_view text) {
   const Json json = Json::parse(text, "plan");
   const Reader reader(json, "");
   reader.allow_only({"name", "comment", "collective", "ranks", "root", "element_bytes", "bytes",
-                     "scratch_bytes", "in_place", "average", "order", "programs"});
+                     "scratch_bytes", "in_place", "average", "direct", "order", "programs"});
   Plan plan;
   plan.name = reader.string("name");
   plan.collective = reader.named<Collective>("collective", kCollectiveCount);
@@ -286,6 +309,7 @@ Plan plan_from_json(std::string_view text) {
   plan.scratch_bytes = reader.integer_or<std::uint64_t>("scratch_bytes", 0);
   plan.in_place = reader.boolean_or("in_place", false);
   plan.average = reader.boolean_or("average", false);
+  plan.direct = reader.boolean_or("direct", false);
   plan.order = reader.named<ReductionOrder>("order", kReductionOrderCount);
 
   for (const Json& rank : list(reader.required("programs"), "programs")) {

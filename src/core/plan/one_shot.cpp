@@ -82,10 +82,8 @@ class OneShot {
   }
 
   void reduce_inputs(std::uint64_t k) {
-    // In place, the first step of ranks from 2 on overwrites the input: they read their published copy.
-    const Place own = request_.in_place && self_ >= 2 ? program_.scratch(pipeline_.slot(k))
-                                                      : program_.input(pipeline_.offset(k));
-    reduce_in_rank_order(k, own, program_.output(pipeline_.offset(k)), pipeline_.slot(k));
+    reduce_in_rank_order(k, program_.input(pipeline_.offset(k)), program_.output(pipeline_.offset(k)),
+                         [&](std::int32_t) { return pipeline_.slot(k); });
   }
 
   void gather(std::uint64_t k) {
@@ -123,37 +121,18 @@ class OneShot {
 
   void reduce_block(std::uint64_t k) {
     const std::uint64_t offset = pipeline_.offset(k);
-    const Place own = program_.input(block(self_) + offset);
-    const Place result = program_.output(offset);
-    // In place, the output is this rank's own block: ranks from 2 on accumulate in scratch (the piece behind
-    // those for the peers) until the own contribution has been read.
-    const bool accumulate_aside = request_.in_place && self_ >= 2;
-    const Place aside = program_.scratch(pipeline_.slot(k, static_cast<std::uint64_t>(request_.ranks - 1)));
-    const auto source = [&](std::int32_t peer) {
-      return peer == self_ ? own : ProgramWriter::scratch_of(peer, piece_for(peer, self_, k));
-    };
-    await_if_peer(0, k);
-    Place left = source(0);
-    for (std::int32_t peer = 1; peer < request_.ranks; ++peer) {
-      await_if_peer(peer, k);
-      const Place destination = accumulate_aside && peer < self_ ? aside : result;
-      program_.reduce(destination, left, source(peer), pipeline_.bytes(k));
-      left = destination;
-    }
-    if (request_.average) program_.scale(result, pipeline_.bytes(k));
+    reduce_in_rank_order(k, program_.input(block(self_) + offset), program_.output(offset),
+                         [&](std::int32_t peer) { return piece_for(peer, self_, k); });
   }
 
-  void reduce_in_rank_order(std::uint64_t k, Place own, Place result, std::uint64_t peer_slot) {
-    const auto source = [&](std::int32_t peer) {
-      return peer == self_ ? own : ProgramWriter::scratch_of(peer, peer_slot);
-    };
-    await_if_peer(0, k);
-    Place left = source(0);
-    for (std::int32_t peer = 1; peer < request_.ranks; ++peer) {
+  template <class SlotOf>
+  void reduce_in_rank_order(std::uint64_t k, Place own, Place result, SlotOf slot_of) {
+    std::vector<Place> operands;
+    for (std::int32_t peer = 0; peer < request_.ranks; ++peer) {
       await_if_peer(peer, k);
-      program_.reduce(result, left, source(peer), pipeline_.bytes(k));
-      left = result;
+      operands.push_back(peer == self_ ? own : ProgramWriter::scratch_of(peer, slot_of(peer)));
     }
+    program_.reduce(result, operands, pipeline_.bytes(k));
     if (request_.average) program_.scale(result, pipeline_.bytes(k));
   }
 
@@ -198,8 +177,6 @@ class OneShot {
       if (request_.collective == Collective::gather) {
         gather(k);
       } else {
-        // In place, the first step of a root from 2 on overwrites its input.
-        if (request_.in_place && self_ >= 2) publish_input(k);
         reduce_inputs(k);
       }
       if (auto credit = credits.given(k)) {
@@ -252,11 +229,8 @@ std::optional<Pipeline> one_shot_pipeline(const PlanRequest& request) noexcept {
     case Collective::scatter:
       return one_way_pipeline(request, request.bytes, peers);
     case Collective::all_to_all:
-      return symmetric_pipeline(request, request.bytes, peers);
     case Collective::reduce_scatter:
-      // The last piece is where an in-place rank accumulates; the others have it too, for ranks may mix forms
-      // and must agree on where things lie.
-      return symmetric_pipeline(request, request.bytes, peers + 1);
+      return symmetric_pipeline(request, request.bytes, peers);
     default:
       return symmetric_pipeline(request, request.bytes, 1);
   }

@@ -14,12 +14,8 @@ void write_packet_program(ProgramWriter& program, const PlanRequest& request) {
   const auto peers = [&](auto visit) {
     for (std::int32_t step = 1; step < request.ranks; ++step) visit((self + step) % request.ranks);
   };
-  // From its own packet in rank order, because in place the first packet overwrites the input.
   const auto reduce_all = [&](std::uint64_t payload_offset) {
-    program.copy_packet(0, program.output(0), payload_offset, bytes);
-    for (std::int32_t peer = 1; peer < request.ranks; ++peer) {
-      program.reduce_packet(peer, program.output(0), payload_offset, bytes);
-    }
+    program.reduce_packets(program.output(0), payload_offset, bytes);
     if (request.average) program.scale(program.output(0), bytes);
   };
 

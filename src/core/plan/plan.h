@@ -13,7 +13,7 @@
 //   - Plans do not end with a barrier. A peer may still read this rank's scratch (its packet) after this
 //     rank's program has ended, so scratch is written in operation s+1 only once every rank has finished the
 //     last operation that used the same bytes of scratch (the same packet slot).
-//   - copy's ranges never overlap; a reduce may have the same range as destination and as an operand, never a
+//   - copy's ranges never overlap; a reduce may have the same range as destination and as operands, never a
 //     partly overlapping one.
 #pragma once
 
@@ -69,13 +69,15 @@ struct Place {
 };
 
 enum class StepKind : std::uint8_t {
-  copy,           ///< destination = source, `bytes` long; destination is the executing rank's own space
-  reduce,         ///< destination = source op second (in this order), element-wise; destination own space
-  put,            ///< like copy, but the destination is another rank's scratch
-  scale,          ///< destination = destination / ranks; only for avg, only after all contributions
-  put_packet,     ///< publish `bytes` (at most kPacketBytes) from source to every rank, flag in the data
-  copy_packet,    ///< wait for `peer`'s packet, then destination = `bytes` of payload from `source.offset` on
-  reduce_packet,  ///< wait for `peer`'s packet, then destination = destination op payload, likewise
+  copy,         ///< destination = source, `bytes` long; destination is the executing rank's own space
+  reduce,       ///< destination = source op second op more[0] ... (in this order), element-wise, all operands
+                ///< read before the destination is written; destination own space
+  put,          ///< like copy, but the destination is another rank's scratch, or output in a direct plan
+  scale,        ///< destination = destination / ranks; only for avg, only after all contributions
+  put_packet,   ///< publish `bytes` (at most kPacketBytes) from source to every rank, flag in the data
+  copy_packet,  ///< wait for `peer`'s packet, then destination = `bytes` of payload from `source.offset` on
+  reduce_packet,  ///< wait for `peer`'s packet, then destination = destination op payload, likewise; peer
+                  ///< kEveryone: wait for all, then destination = payload of rank 0 op payload of rank 1 ...
   signal,         ///< release: raise flag (peer, flag) to `value`; peer kEveryone raises it at all others
   wait,           ///< acquire: wait until the flag that `peer` raises here reaches `value`
 };
@@ -102,6 +104,8 @@ struct Step {
   Place source =
       {};  ///< reduce: left operand; copy_packet, reduce_packet: `offset` into the payload of `peer`
   Place second = {};  ///< reduce: right operand
+  std::vector<Place> more =
+      {};  ///< reduce: operands behind `second`; f16 and bf16 are rounded once, at the end
 
   friend bool operator==(const Step&, const Step&) = default;
 };
@@ -144,6 +148,7 @@ struct Plan {
   std::uint64_t scratch_bytes = 0;  ///< scratch used per rank; 0: the plan touches no scratch
   bool in_place = false;            ///< input and output overlap as the collective's in-place form says
   bool average = false;             ///< results are divided by `ranks`: for the operator avg and only for it
+  bool direct = false;              ///< ranks touch each other's inputs and outputs, see below
   ReductionOrder order = ReductionOrder::none;
   std::vector<std::vector<Program>> programs;  ///< [rank][channel]
 
@@ -164,6 +169,9 @@ struct Plan {
   std::uint64_t shared_offset(Space space, std::int32_t rank) const noexcept;
   /// True when input and output of `rank` share a buffer in this plan.
   bool shares_buffer(std::int32_t rank) const noexcept;
+
+  // A direct plan runs only where all ranks map the buffers of all. Its executor starts no step before every
+  // rank has come, and a rank's program must not end while others may still touch its buffers.
 };
 
 }  // namespace tugline::core

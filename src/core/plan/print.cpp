@@ -26,9 +26,12 @@ std::string print(const Step& step, std::int32_t self) {
     case StepKind::copy:
     case StepKind::put:
       return fmt::format("{} {} <- {}", kind, destination(), source());
-    case StepKind::reduce:
-      return fmt::format("{} {} <- {} op {}", kind, destination(), source(),
-                         range(step.second, step.bytes, self));
+    case StepKind::reduce: {
+      std::string text = fmt::format("{} {} <- {} op {}", kind, destination(), source(),
+                                     range(step.second, step.bytes, self));
+      for (const Place& operand : step.more) text += " op " + range(operand, step.bytes, self);
+      return text;
+    }
     case StepKind::scale:
       return fmt::format("{} {}", kind, destination());
     case StepKind::put_packet:
@@ -37,6 +40,9 @@ std::string print(const Step& step, std::int32_t self) {
       return fmt::format("{} {} <- packet@{}[{}, {})", kind, destination(), step.peer, step.source.offset,
                          step.source.offset + step.bytes);
     case StepKind::reduce_packet:
+      if (step.peer == kEveryone)
+        return fmt::format("{} {} <- all packets[{}, {})", kind, destination(), step.source.offset,
+                           step.source.offset + step.bytes);
       return fmt::format("{} {} <- {} op packet@{}[{}, {})", kind, destination(), destination(), step.peer,
                          step.source.offset, step.source.offset + step.bytes);
     case StepKind::signal:
@@ -58,6 +64,7 @@ std::string print(const Plan& plan) {
                                  name_of(plan.collective), plan.ranks, plan.bytes, plan.element_bytes);
   if (has_root(plan.collective)) text += fmt::format(", root {}", plan.root);
   if (plan.in_place) text += ", in place";
+  if (plan.direct) text += ", direct";
   if (plan.average) text += ", average";
   if (plan.order != ReductionOrder::none) text += fmt::format(", {}", name_of(plan.order));
   text += fmt::format(", {} bytes of scratch a rank, {} steps\n", plan.scratch_bytes, steps);

@@ -3,6 +3,9 @@
 // no bytes.
 #pragma once
 
+#include <algorithm>
+#include <vector>
+
 #include "core/plan/plan.h"
 
 namespace tugline::core {
@@ -19,6 +22,17 @@ class ProgramWriter {
     return {Space::scratch, rank, offset};
   }
 
+  static Place input_of(std::int32_t rank, std::uint64_t offset) noexcept {
+    return {Space::input, rank, offset};
+  }
+  static Place output_of(std::int32_t rank, std::uint64_t offset) noexcept {
+    return {Space::output, rank, offset};
+  }
+
+  void put(Place destination, Place source, std::uint64_t bytes) {
+    if (bytes == 0) return;
+    add({.kind = StepKind::put, .bytes = bytes, .destination = destination, .source = source});
+  }
   void copy(Place destination, Place source, std::uint64_t bytes) {
     if (bytes == 0 || destination == source) return;
     add({.kind = StepKind::copy, .bytes = bytes, .destination = destination, .source = source});
@@ -30,6 +44,16 @@ class ProgramWriter {
          .destination = destination,
          .source = left,
          .second = right});
+  }
+  /// Combines all operands, two at least, in their order.
+  void reduce(Place destination, const std::vector<Place>& operands, std::uint64_t bytes) {
+    if (bytes == 0) return;
+    add({.kind = StepKind::reduce,
+         .bytes = bytes,
+         .destination = destination,
+         .source = operands[0],
+         .second = operands[1],
+         .more = {operands.begin() + 2, operands.end()}});
   }
   void scale(Place destination, std::uint64_t bytes) {
     if (bytes == 0) return;
@@ -45,6 +69,10 @@ class ProgramWriter {
                      std::uint64_t bytes) {
     add(packet_step(StepKind::reduce_packet, peer, destination, payload_offset, bytes));
   }
+  /// Combines the packets of all ranks in rank order.
+  void reduce_packets(Place destination, std::uint64_t payload_offset, std::uint64_t bytes) {
+    add(packet_step(StepKind::reduce_packet, kEveryone, destination, payload_offset, bytes));
+  }
   void signal(std::int32_t peer, std::uint8_t flag, std::uint64_t value) {
     add({.kind = StepKind::signal, .flag = flag, .peer = peer, .value = static_cast<std::uint32_t>(value)});
   }
@@ -59,7 +87,7 @@ class ProgramWriter {
             .peer = peer,
             .bytes = bytes,
             .destination = destination,
-            .source = {Space::scratch, peer, payload_offset}};
+            .source = {Space::scratch, std::max(peer, 0), payload_offset}};
   }
   void add(const Step& step) { program_.push_back(step); }
 

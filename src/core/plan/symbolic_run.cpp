@@ -51,6 +51,35 @@ SymbolicRun::SymbolicRun(const Plan& plan) : plan_(plan), expressions_(plan.rank
   packets_.resize(ranks);
 }
 
+std::string SymbolicRun::problem_after_end() {
+  for (std::int32_t rank = 0; rank < plan_.ranks; ++rank) {
+    Clock end(agents_.size(), 0);
+    for (const Agent& agent : agents_)
+      if (agent.rank == rank) join(end, agent.clock);
+    for (const Space space : {Space::input, Space::output}) {
+      const Location whole = locate({space, rank, 0});
+      const auto ended = [&](const Access& access, std::string_view does, std::uint64_t begin,
+                             std::uint64_t behind) {
+        if (access.agent == Access::kNobody || end[access.agent] >= access.clock) return true;
+        problem_ = fmt::format(
+            "rank {} may end while {} still {} its {} {}; it must wait for a signal given after that", rank,
+            name(agents_[access.agent], access.step), does, name_of(space),
+            range_text(begin - whole.address, behind - whole.address));
+        return false;
+      };
+      whole.memory->visit(
+          whole.address, bytes_of(plan_, space, rank),
+          [&](std::uint64_t begin, std::uint64_t behind, SymbolicMemory::Segment& segment) {
+            return ended(segment.writer, "writes", begin, behind) &&
+                   std::all_of(segment.readers.begin(), segment.readers.end(),
+                               [&](const Access& reader) { return ended(reader, "reads", begin, behind); });
+          });
+      if (!problem_.empty()) return problem_;
+    }
+  }
+  return {};
+}
+
 SymbolicRun::Location SymbolicRun::locate(const Place& place) {
   const auto rank = static_cast<std::size_t>(place.rank);
   Space space = place.space;
@@ -223,7 +252,9 @@ bool SymbolicRun::combine(const Step& step, const std::vector<Piece>& left, cons
 }
 
 void SymbolicRun::reduce(Agent& agent, const Step& step) {
-  for (const Place& operand : {step.source, step.second}) {
+  std::vector<Place> operands{step.source, step.second};
+  operands.insert(operands.end(), step.more.begin(), step.more.end());
+  for (const Place& operand : operands) {
     const Location from = locate(operand);
     const Location to = locate(step.destination);
     if (from.address != to.address && overlaps(step.destination, operand, step.bytes)) {
@@ -231,11 +262,15 @@ void SymbolicRun::reduce(Agent& agent, const Step& step) {
       return;
     }
   }
-  std::vector<Piece> left;
-  std::vector<Piece> right;
-  std::vector<Piece> result;
-  if (!read(agent, step.source, step.bytes, left) || !read(agent, step.second, step.bytes, right)) return;
-  if (combine(step, left, right, result)) write(agent, step.destination, result);
+  std::vector<Piece> total;
+  if (!read(agent, operands[0], step.bytes, total)) return;
+  for (std::size_t i = 1; i < operands.size(); ++i) {
+    std::vector<Piece> next;
+    std::vector<Piece> combined;
+    if (!read(agent, operands[i], step.bytes, next) || !combine(step, total, next, combined)) return;
+    total = std::move(combined);
+  }
+  write(agent, step.destination, total);
 }
 
 void SymbolicRun::scale(Agent& agent, const Step& step) {
@@ -256,17 +291,14 @@ void SymbolicRun::put_packet(Agent& agent, const Step& step) {
   packet.clock = release(agent);
 }
 
-bool SymbolicRun::take_packet(Agent& agent, const Step& step) {
-  const Packet& packet = packets_[static_cast<std::size_t>(step.peer)];
-  if (packet.clock == nullptr) return false;
-  join(agent.clock, *packet.clock);
+bool SymbolicRun::payload_of(const Packet& packet, std::int32_t peer, const Step& step,
+                             std::vector<Piece>& payload) {
   if (step.source.offset > packet.bytes || step.bytes > packet.bytes - step.source.offset) {
     problem_ =
         fmt::format("takes payload {}, the packet of rank {} has {} bytes",
-                    range_text(step.source.offset, step.source.offset + step.bytes), step.peer, packet.bytes);
-    return true;
+                    range_text(step.source.offset, step.source.offset + step.bytes), peer, packet.bytes);
+    return false;
   }
-  std::vector<Piece> payload;
   std::uint64_t at = 0;
   for (const Piece& piece : packet.payload) {
     const std::uint64_t begin = std::max(at, step.source.offset);
@@ -274,15 +306,32 @@ bool SymbolicRun::take_packet(Agent& agent, const Step& step) {
     if (begin < end) append(payload, {end - begin, piece.expression, piece.coordinate + (begin - at)});
     at += piece.bytes;
   }
-  if (step.kind == StepKind::copy_packet) {
-    write(agent, step.destination, payload);
+  return true;
+}
+
+bool SymbolicRun::take_packet(Agent& agent, const Step& step) {
+  const bool everyone = step.peer == kEveryone;
+  const std::int32_t first = everyone ? 0 : step.peer;
+  const std::int32_t last = everyone ? plan_.ranks - 1 : step.peer;
+  for (std::int32_t peer = first; peer <= last; ++peer)
+    if (packets_[static_cast<std::size_t>(peer)].clock == nullptr) return false;
+  std::vector<Piece> total;
+  if (step.kind == StepKind::reduce_packet && !everyone && !read(agent, step.destination, step.bytes, total))
     return true;
+  for (std::int32_t peer = first; peer <= last; ++peer) {
+    const Packet& packet = packets_[static_cast<std::size_t>(peer)];
+    join(agent.clock, *packet.clock);
+    std::vector<Piece> payload;
+    if (!payload_of(packet, peer, step, payload)) return true;
+    if (step.kind == StepKind::copy_packet || (everyone && peer == first)) {
+      total = std::move(payload);
+      continue;
+    }
+    std::vector<Piece> combined;
+    if (!combine(step, total, payload, combined)) return true;
+    total = std::move(combined);
   }
-  std::vector<Piece> left;
-  std::vector<Piece> result;
-  if (read(agent, step.destination, step.bytes, left) && combine(step, left, payload, result)) {
-    write(agent, step.destination, result);
-  }
+  write(agent, step.destination, total);
   return true;
 }
 
@@ -373,7 +422,8 @@ std::string SymbolicRun::deadlock_text() const {
     const Step& step = (*agent.program)[agent.next];
     text += fmt::format("{} {} waits", blocked == 1 ? "" : ";", name(agent, agent.next));
     if (step.kind != StepKind::wait) {
-      text += fmt::format(" for a packet that rank {} does not publish", step.peer);
+      text += step.peer == kEveryone ? " for a packet that some rank does not publish"
+                                     : fmt::format(" for a packet that rank {} does not publish", step.peer);
       continue;
     }
     const auto pair = static_cast<std::size_t>(step.peer) * static_cast<std::size_t>(plan_.ranks) +

@@ -28,6 +28,8 @@ class SymbolicRun {
   std::vector<Piece> output_of(std::int32_t rank);
   /// After run(): true when the end of `rank` is ordered behind the start of `peer`.
   bool ended_after_start(std::int32_t rank, std::int32_t peer) const;
+  /// After run() of a direct plan: who may still be at the buffers of a rank that has ended; empty if nobody.
+  std::string problem_after_end();
   ExpressionPool& expressions() noexcept { return expressions_; }
 
  private:
@@ -76,6 +78,7 @@ class SymbolicRun {
   void reduce(Agent& agent, const Step& step);
   void scale(Agent& agent, const Step& step);
   void put_packet(Agent& agent, const Step& step);
+  bool payload_of(const Packet& packet, std::int32_t peer, const Step& step, std::vector<Piece>& payload);
   bool take_packet(Agent& agent, const Step& step);
   void raise(Agent& agent, const Step& step);
   bool await(Agent& agent, const Step& step);

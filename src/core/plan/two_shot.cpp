@@ -70,18 +70,14 @@ class TwoShot {
   void combine(std::uint64_t k) {
     const Piece part = piece(self_, k);
     if (part.bytes == 0) return;
-    const auto contribution = [&](std::int32_t peer) {
-      if (peer == self_) return program_.input(part.offset);
-      program_.wait(peer, kPublished, k + 1);
-      return ProgramWriter::scratch_of(peer, published(peer, self_, k));
-    };
-    const Place total = program_.scratch(result(k));
-    Place left = contribution(0);
-    for (std::int32_t peer = 1; peer < request_.ranks; ++peer) {
-      const Place right = contribution(peer);
-      program_.reduce(total, left, right, part.bytes);
-      left = total;
+    std::vector<Place> operands;
+    for (std::int32_t peer = 0; peer < request_.ranks; ++peer) {
+      if (peer != self_) program_.wait(peer, kPublished, k + 1);
+      operands.push_back(peer == self_ ? program_.input(part.offset)
+                                       : ProgramWriter::scratch_of(peer, published(peer, self_, k)));
     }
+    const Place total = program_.scratch(result(k));
+    program_.reduce(total, operands, part.bytes);
     if (request_.average) program_.scale(total, part.bytes);
     program_.signal(kEveryone, kCombined, k + 1);
     if (has_output()) program_.copy(program_.output(part.offset), total, part.bytes);

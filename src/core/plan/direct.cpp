@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// Direct: where all ranks can reach the buffers of all, every byte goes from where it is to where it belongs.
+// Nothing is copied through scratch. A rank that must combine or deliver writes into the others' outputs, for
+// a store needs no answer from the other core's cache while a load waits for one; where every rank takes
+// something else, it reads. At the end everyone waits until nobody is at its buffers any more.
+#include "core/plan/builder_parts.h"
+
+namespace tugline::core {
+
+namespace {
+
+constexpr std::uint8_t kDone = 0;
+// What is combined is written to every rank while it lies in the first-level cache.
+constexpr std::uint64_t kPieceBytes = 8 << 10;
+
+class Direct {
+ public:
+  Direct(ProgramWriter& program, const PlanRequest& request) noexcept
+      : program_(program), request_(request), self_(program.rank()) {}
+
+  void write() {
+    switch (request_.collective) {
+      case Collective::all_reduce:
+        all_reduce();
+        break;
+      case Collective::reduce_scatter:
+        in_pieces({0, request_.bytes}, [&](ByteRange piece) {
+          combine(program_.output(piece.begin), block(self_) + piece.begin, piece.bytes());
+        });
+        break;
+      case Collective::all_gather:
+        if (!request_.in_place)
+          program_.copy(program_.output(block(self_)), program_.input(0), request_.bytes);
+        for_peers([&](std::int32_t peer) {
+          program_.put(ProgramWriter::output_of(peer, block(self_)), program_.input(0), request_.bytes);
+        });
+        break;
+      case Collective::broadcast:
+        if (self_ != request_.root) {
+          program_.copy(program_.output(0), ProgramWriter::input_of(request_.root, 0), request_.bytes);
+        } else if (!request_.in_place) {
+          program_.copy(program_.output(0), program_.input(0), request_.bytes);
+        }
+        break;
+      case Collective::all_to_all:
+        program_.copy(program_.output(block(self_)), program_.input(block(self_)), request_.bytes);
+        for_peers([&](std::int32_t peer) {
+          program_.copy(program_.output(block(peer)), ProgramWriter::input_of(peer, block(self_)),
+                        request_.bytes);
+        });
+        break;
+      case Collective::reduce:
+        if (self_ == request_.root)
+          in_pieces({0, request_.bytes}, [&](ByteRange piece) {
+            combine(program_.output(piece.begin), piece.begin, piece.bytes());
+          });
+        break;
+      case Collective::gather:
+        if (self_ != request_.root) {
+          program_.put(ProgramWriter::output_of(request_.root, block(self_)), program_.input(0),
+                       request_.bytes);
+        } else if (!request_.in_place) {
+          program_.copy(program_.output(block(self_)), program_.input(0), request_.bytes);
+        }
+        break;
+      case Collective::scatter:
+        if (self_ != request_.root) {
+          program_.copy(program_.output(0), ProgramWriter::input_of(request_.root, block(self_)),
+                        request_.bytes);
+        } else if (!request_.in_place) {
+          program_.copy(program_.output(0), program_.input(block(self_)), request_.bytes);
+        }
+        break;
+      case Collective::barrier:
+      case Collective::send_recv:
+        break;
+    }
+    for_peers([&](std::int32_t peer) {
+      if (touches(self_, peer)) program_.signal(peer, kDone, 1);
+    });
+    for_peers([&](std::int32_t peer) {
+      if (touches(peer, self_)) program_.wait(peer, kDone, 1);
+    });
+  }
+
+ private:
+  template <class Visit>
+  void for_peers(Visit visit) const {
+    for (std::int32_t step = 1; step < request_.ranks; ++step) visit((self_ + step) % request_.ranks);
+  }
+  /// Whether `rank` reads or writes buffers of `owner`.
+  bool touches(std::int32_t rank, std::int32_t owner) const noexcept {
+    switch (request_.collective) {
+      case Collective::all_reduce:
+        return block_of(request_.bytes, request_.element_bytes, request_.ranks, rank).bytes() > 0;
+      case Collective::broadcast:
+      case Collective::gather:
+      case Collective::scatter:
+        return owner == request_.root;
+      case Collective::reduce:
+        return rank == request_.root;
+      default:
+        return true;
+    }
+  }
+  std::uint64_t block(std::int32_t index) const noexcept {
+    return static_cast<std::uint64_t>(index) * request_.bytes;
+  }
+  template <class Visit>
+  void in_pieces(ByteRange range, Visit visit) const {
+    const std::uint64_t piece =
+        std::max(kPieceBytes / request_.element_bytes, std::uint64_t{1}) * request_.element_bytes;
+    for (auto at = range.begin; at < range.end; at += piece) visit({at, std::min(at + piece, range.end)});
+  }
+
+  void combine(Place result, std::uint64_t offset, std::uint64_t bytes) {
+    std::vector<Place> operands;
+    for (std::int32_t rank = 0; rank < request_.ranks; ++rank)
+      operands.push_back(ProgramWriter::input_of(rank, offset));
+    program_.reduce(result, operands, bytes);
+    if (request_.average) program_.scale(result, bytes);
+  }
+
+  void all_reduce() {
+    const ByteRange own = block_of(request_.bytes, request_.element_bytes, request_.ranks, self_);
+    in_pieces(own, [&](ByteRange piece) {
+      combine(program_.output(piece.begin), piece.begin, piece.bytes());
+      for_peers([&](std::int32_t peer) {
+        program_.put(ProgramWriter::output_of(peer, piece.begin), program_.output(piece.begin),
+                     piece.bytes());
+      });
+    });
+  }
+
+  ProgramWriter& program_;
+  const PlanRequest& request_;
+  const std::int32_t self_;
+};
+
+}  // namespace
+
+bool can_build_direct(const PlanRequest& request) noexcept {
+  if (!request.direct || !needs_exchange(request)) return false;
+  if (request.collective == Collective::barrier || request.collective == Collective::send_recv) return false;
+  // In place, the blocks of an all_to_all would have to change places through something.
+  return request.collective != Collective::all_to_all || !request.in_place;
+}
+
+Plan build_direct(const PlanRequest& request) {
+  validate(request);
+  if (!can_build("direct", request)) throw_cannot_build("direct", request);
+  Plan plan = empty_plan("direct", request, ReductionOrder::rank_order);
+  plan.direct = true;
+  write_programs(plan, request, [&](ProgramWriter& program) { Direct(program, request).write(); });
+  return plan;
+}
+
+}  // namespace tugline::core
