@@ -12,6 +12,7 @@
 #include "tugline/communicator.h"
 #include "tugline/device.h"
 #include "tugline/export.h"
+#include "tugline/pool.h"
 
 namespace tugline {
 
@@ -54,6 +55,9 @@ class TUGLINE_EXPORT Job {
   Buffer<T> allocate(std::size_t count) {
     return Buffer<T>(allocate_bytes(memory::bytes_of(count, sizeof(T))), count);
   }
+  /// Shared memory in stream order: freed and used again without asking the system. One per job and process,
+  /// made at the first call; what it has given out may outlive the job.
+  MemoryPool& pool();
   /// Opens or makes the named buffer: survives the death of every rank, published in versions.
   template <Element T>
   NamedBuffer<T> named_buffer(std::string_view name, std::size_t count, NamedBufferOptions options = {}) {

@@ -8,4 +8,5 @@
 #include "tugline/error.h"
 #include "tugline/job.h"
 #include "tugline/outcome.h"
+#include "tugline/pool.h"
 #include "tugline/types.h"

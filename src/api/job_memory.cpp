@@ -3,12 +3,19 @@
 #include "api/job_state.h"
 #include "memory/allocation.h"
 #include "memory/named_memory.h"
+#include "memory/pool.h"
 #include "tugline/job.h"
 
 namespace tugline {
 
 std::shared_ptr<memory::SharedAllocation> Job::allocate_bytes(std::size_t bytes) {
   return memory::allocate(state_->client, bytes);
+}
+
+MemoryPool& Job::pool() {
+  std::lock_guard lock(state_->mutex);
+  if (!state_->pool) state_->pool = memory::HostPool::make(state_->client);
+  return *state_->pool;
 }
 
 std::shared_ptr<memory::NamedMemory> Job::named_buffer_bytes(std::string_view name, std::size_t bytes,

@@ -22,7 +22,8 @@ class JobState {
   std::shared_ptr<memory::MemberMemory> memory;
   std::vector<Device*> devices;  ///< of this member: rank-threads of one process do not share streams
 
-  std::mutex mutex;                   ///< guards `world`
+  std::mutex mutex;                   ///< guards what follows
+  std::shared_ptr<MemoryPool> pool;   ///< made by the first call of pool()
   std::optional<Communicator> world;  ///< made by the first call of communicator()
 };
 

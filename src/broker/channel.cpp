@@ -245,6 +245,7 @@ TUGLINE_CALL(Value, GetValue);
 TUGLINE_CALL(Done, Leave);
 TUGLINE_CALL(UsageReport, Usage);
 TUGLINE_CALL(Done, AttachLauncher);
+TUGLINE_CALL(Welcome, AttachObserver);
 #undef TUGLINE_CALL
 
 }  // namespace tugline::broker

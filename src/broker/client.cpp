@@ -65,7 +65,8 @@ class MemberClient final : public Client {
     return *static_cast<core::ControlSegment*>(control_->data());
   }
 
-  Segment open_or_create(std::string_view name, std::uint64_t bytes, Lifetime lifetime) override {
+  Segment open_or_create(std::string_view name, std::uint64_t bytes, Lifetime lifetime,
+                         SegmentKind kind) override {
     require_name(name, "open_or_create");
     try {
       auto segment = open(name);
@@ -77,7 +78,7 @@ class MemberClient final : public Client {
     } catch (const Error& error) {
       if (error.code() != ErrorCode::not_found) throw;
     }
-    return deposit(name, bytes, lifetime, Existing::welcome, "open_or_create");
+    return deposit(name, bytes, lifetime, kind, Existing::welcome, "open_or_create");
   }
 
   Segment open(std::string_view name) override {
@@ -89,8 +90,8 @@ class MemberClient final : public Client {
     return complete(std::move(segment), reply);
   }
 
-  Segment create(std::string_view name, std::uint64_t bytes, Lifetime lifetime) override {
-    return deposit(name, bytes, lifetime, Existing::refused, "create segment");
+  Segment create(std::string_view name, std::uint64_t bytes, Lifetime lifetime, SegmentKind kind) override {
+    return deposit(name, bytes, lifetime, kind, Existing::refused, "create segment");
   }
 
   Segment import(SegmentId id) override {
@@ -108,6 +109,10 @@ class MemberClient final : public Client {
     require_name(name, "remove");
     channel_->call<core::Done>(core::RemoveSegment{std::string(name)}, in_time(kAnswerDeadline),
                                "remove segment");
+  }
+
+  core::UsageReport usage(MemberId member) override {
+    return channel_->call<core::UsageReport>(core::Usage{member}, in_time(kAnswerDeadline), "usage");
   }
 
   void put(std::string_view key, std::string_view value) override {
@@ -155,14 +160,15 @@ class MemberClient final : public Client {
                 {.operation = operation, .rank = rank_});
   }
 
-  Segment deposit(std::string_view name, std::uint64_t bytes, Lifetime lifetime, Existing existing,
-                  const char* operation) {
+  Segment deposit(std::string_view name, std::uint64_t bytes, Lifetime lifetime, SegmentKind kind,
+                  Existing existing, const char* operation) {
     Segment segment;
     segment.descriptor = base::create_sealed_memfd("tugline-segment", bytes);
     core::DepositSegment message;
     message.name = name;
     message.bytes = bytes;
     message.persistent = lifetime == Lifetime::persistent ? 1 : 0;
+    message.kind = kind;
     message.exclusive = existing == Existing::refused ? 1 : 0;
     base::UniqueFd other;
     const auto reply = channel_->call<core::SegmentReply>(message, in_time(kAnswerDeadline), operation,

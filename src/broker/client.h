@@ -15,6 +15,7 @@
 
 #include "base/unique_fd.h"
 #include "core/control.h"
+#include "core/messages.h"
 
 namespace tugline::broker {
 
@@ -30,6 +31,8 @@ struct JoinRequest {
   bool spawn_broker = true;  ///< start one if none answers (exec of the installed `tugline broker`)
   std::chrono::milliseconds deadline{10'000};
 };
+
+using core::SegmentKind;
 
 /// How long a segment stays when nobody refers to it.
 enum class Lifetime : std::uint8_t {
@@ -62,18 +65,24 @@ class Client {
 
   /// Opens the segment `name`, or makes it (zeroed, sealed, `bytes` long, charged to this member) if there is
   /// none. An existing one of another size is Error{mismatch}. Counts one reference for this member.
-  virtual Segment open_or_create(std::string_view name, std::uint64_t bytes, Lifetime lifetime) = 0;
+  virtual Segment open_or_create(std::string_view name, std::uint64_t bytes, Lifetime lifetime,
+                                 SegmentKind kind = SegmentKind::scratch) = 0;
   /// Opens an existing segment; Error{not_found} if there is none.
   virtual Segment open(std::string_view name) = 0;
   /// Makes an anonymous segment, or deposits one under a new name; Error{already_exists} if the name is
   /// taken.
-  virtual Segment create(std::string_view name, std::uint64_t bytes, Lifetime lifetime) = 0;
+  virtual Segment create(std::string_view name, std::uint64_t bytes, Lifetime lifetime,
+                         SegmentKind kind = SegmentKind::buffer) = 0;
   /// Imports by id (as told by another member).
   virtual Segment import(SegmentId id) = 0;
   /// Gives back one reference of this member.
   virtual void release(SegmentId id) = 0;
   /// Removes a persistent name; the memory goes with the last reference.
   virtual void remove(std::string_view name) = 0;
+
+  /// What a member of the job has deposited and refers to, and the whole job's sums; core::Usage::kNobody:
+  /// what is left of members that are gone.
+  virtual core::UsageReport usage(MemberId member) = 0;
 
   /// Key-value rendezvous: values of at most 3 KiB, visible to all members of the job.
   virtual void put(std::string_view key, std::string_view value) = 0;

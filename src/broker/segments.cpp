@@ -78,6 +78,7 @@ SegmentTable::Deposit SegmentTable::deposit(const core::DepositSegment& request,
   segment.bytes = request.bytes;
   segment.descriptor = std::make_shared<const base::UniqueFd>(std::move(descriptor));
   segment.lifetime = request.persistent != 0 ? Lifetime::persistent : Lifetime::referenced;
+  segment.kind = request.kind;
   segment.creator = member;
   segment.references[member] = 1;
   if (!request.name.empty()) names_[request.name] = segment.id;
@@ -159,12 +160,20 @@ core::UsageReport SegmentTable::usage(MemberId member) const {
   core::UsageReport report;
   for (const auto& [id, segment] : segments_) {
     if (segment.creator == member) {
-      report.member_bytes += segment.bytes;
+      auto& bytes = segment.kind == SegmentKind::scratch  ? report.scratch_bytes
+                    : segment.kind == SegmentKind::buffer ? report.buffer_bytes
+                                                          : report.named_bytes;
+      bytes += segment.bytes;
       ++report.member_segments;
     }
-    if (const auto held = segment.references.find(member); held != segment.references.end())
-      report.member_references += held->second;
+    const auto held = segment.references.find(member);
+    if (held == segment.references.end()) continue;
+    report.member_references += held->second;
+    if (segment.creator != member && segment.kind == SegmentKind::buffer)
+      report.imported_bytes += segment.bytes;
   }
+  report.member_limit_bytes = limits_.member_bytes;
+  report.job_limit_bytes = limits_.job_bytes;
   report.job_bytes = job_bytes_;
   report.job_segments = segments_.size();
   return report;

@@ -23,6 +23,7 @@ struct HeldSegment {
   /// Shared with replies that are still to be sent.
   std::shared_ptr<const base::UniqueFd> descriptor;
   Lifetime lifetime = Lifetime::referenced;
+  SegmentKind kind = SegmentKind::buffer;
   MemberId creator = 0;
   std::map<MemberId, std::uint32_t> references;
 };
@@ -61,6 +62,8 @@ class SegmentTable {
   /// No member is left: drops all references and forgets who created what.
   void drop_all_members();
 
+  /// What the segments tell; the broker itself fills in the rest. kNoMember: what is left of those that are
+  /// gone.
   core::UsageReport usage(MemberId member) const;
   std::size_t count() const noexcept { return segments_.size(); }
   bool holds_persistent() const noexcept;
@@ -81,6 +84,6 @@ class SegmentTable {
 };
 
 /// Creator of segments whose creator's generation has ended.
-inline constexpr MemberId kNoMember = static_cast<MemberId>(-1);
+inline constexpr MemberId kNoMember = core::Usage::kNobody;
 
 }  // namespace tugline::broker

@@ -95,6 +95,7 @@ class Server {
     std::uint64_t accepted_ns = 0;
     std::optional<MemberId> member;
     bool launcher = false;  ///< says which ranks end
+    bool observer = false;  ///< asks for usage
     std::deque<Outgoing> outbox;
   };
   enum class Verdict : std::uint8_t { keep, close, violation };
@@ -141,6 +142,9 @@ class Server {
   // server_launcher.cpp: what a launcher says of its ranks
   Verdict handle_attach(Connection& connection, const core::FrameView& frame);
   Verdict handle_launcher(Connection& connection, const core::FrameView& frame);
+  // server_observer.cpp: who holds what
+  Verdict handle_observer_attach(Connection& connection, const core::FrameView& frame);
+  Verdict handle_usage(Connection& connection, const core::FrameView& frame);
   void do_deposit(Connection& connection, std::uint32_t request, const core::DepositSegment& message,
                   base::UniqueFd descriptor);
   void do_put(Connection& connection, std::uint32_t request, core::PutValue& message);

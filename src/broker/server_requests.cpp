@@ -53,11 +53,15 @@ Server::Verdict Server::handle(Connection& connection, std::span<const std::byte
     if (connection.member) return handle_request(connection, frame, descriptors);
     if (connection.launcher)
       return descriptors.empty() ? handle_launcher(connection, frame) : Verdict::violation;
+    if (connection.observer)
+      return descriptors.empty() ? handle_usage(connection, frame) : Verdict::violation;
+    if (frame.type == static_cast<std::uint16_t>(MessageType::attach_observer))
+      return descriptors.empty() ? handle_observer_attach(connection, frame) : Verdict::violation;
     if (frame.type == static_cast<std::uint16_t>(MessageType::attach_launcher))
       return descriptors.empty() ? handle_attach(connection, frame) : Verdict::violation;
     return handle_hello(connection, frame, descriptors);
   } catch (const Error& error) {
-    const bool admitted = connection.member || connection.launcher;
+    const bool admitted = connection.member || connection.launcher || connection.observer;
     if (!admitted) {
       base::log(base::LogLevel::info, "broker refuses a connection: {}", error.what_failed());
       ++statistics_.refused;
@@ -158,12 +162,8 @@ Server::Verdict Server::handle_request(Connection& connection, const core::Frame
       do_get(connection, request, message);
       return Verdict::keep;
     }
-    case MessageType::usage: {
-      core::Usage message;
-      if (!core::decode(frame, message)) return Verdict::violation;
-      reply(connection, request, segments_.usage(message.member));
-      return Verdict::keep;
-    }
+    case MessageType::usage:
+      return handle_usage(connection, frame);
     case MessageType::leave: {
       core::Leave message;
       if (!core::decode(frame, message)) return Verdict::violation;
@@ -183,6 +183,7 @@ Server::Verdict Server::handle_request(Connection& connection, const core::Frame
     case MessageType::attach_launcher:
     case MessageType::rank_ended:
     case MessageType::rank_starts:
+    case MessageType::attach_observer:
       break;
   }
   return Verdict::violation;
@@ -239,5 +240,11 @@ void Server::announce_retired() noexcept {
   // Before the reply: who knows that a segment was freed finds it said.
   for (const auto id : segments_.take_retired()) membership_.announce_retired(id);
 }
+
+// Also sent from server_observer.cpp.
+template void Server::reply(Connection&, std::uint32_t, const core::UsageReport&,
+                            std::shared_ptr<const base::UniqueFd>);
+template void Server::reply(Connection&, std::uint32_t, const core::Welcome&,
+                            std::shared_ptr<const base::UniqueFd>);
 
 }  // namespace tugline::broker

@@ -21,7 +21,7 @@
 namespace tugline::core {
 
 inline constexpr std::uint32_t kFrameMagic = 0x4c475554;  // "TUGL"
-inline constexpr std::uint16_t kFrameVersion = 1;
+inline constexpr std::uint16_t kFrameVersion = 2;
 inline constexpr std::size_t kMaxFrameBytes = 4096;
 inline constexpr std::size_t kFrameHeaderBytes = 16;
 

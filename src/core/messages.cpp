@@ -37,6 +37,9 @@ void describe(A& archive, M& m) requires std::is_same_v<std::remove_const_t<M>, 
   archive.number(m.bytes);
   archive.bounded(m.persistent, std::uint8_t{1});
   archive.bounded(m.exclusive, std::uint8_t{1});
+  auto kind = static_cast<std::uint8_t>(m.kind);
+  archive.bounded(kind, static_cast<std::uint8_t>(SegmentKind::named));
+  if constexpr (!std::is_const_v<M>) m.kind = static_cast<SegmentKind>(kind);
 }
 
 template <class A, class M>
@@ -86,15 +89,24 @@ void describe(A& archive, M& m) requires std::is_same_v<std::remove_const_t<M>, 
 
 template <class A, class M>
 void describe(A& archive, M& m) requires std::is_same_v<std::remove_const_t<M>, UsageReport> {
-  archive.number(m.member_bytes);
+  archive.number(m.scratch_bytes);
+  archive.number(m.buffer_bytes);
+  archive.number(m.named_bytes);
+  archive.number(m.imported_bytes);
   archive.number(m.member_segments);
   archive.number(m.member_references);
+  archive.number(m.member_limit_bytes);
   archive.number(m.job_bytes);
   archive.number(m.job_segments);
+  archive.number(m.job_limit_bytes);
+  archive.number(m.broker_pid);
+  archive.number(m.broker_descriptors);
+  archive.number(m.broker_descriptor_limit);
 }
 
 template <class A, class M>
-void describe(A& archive, M& m) requires std::is_same_v<std::remove_const_t<M>, AttachLauncher> {
+void describe(A& archive, M& m) requires std::is_same_v<std::remove_const_t<M>, AttachLauncher> ||
+    std::is_same_v<std::remove_const_t<M>, AttachObserver> {
   archive.block(m.token);
   archive.text(m.job, kMaxJobNameBytes);
 }
@@ -150,6 +162,7 @@ TUGLINE_MESSAGE(UsageReport);
 TUGLINE_MESSAGE(AttachLauncher);
 TUGLINE_MESSAGE(RankEnded);
 TUGLINE_MESSAGE(RankStarts);
+TUGLINE_MESSAGE(AttachObserver);
 #undef TUGLINE_MESSAGE
 
 }  // namespace tugline::core

@@ -41,6 +41,14 @@ enum class MessageType : std::uint16_t {
   attach_launcher,
   rank_ended,
   rank_starts,
+  attach_observer,
+};
+
+/// What a segment is for: how the accounts are divided.
+enum class SegmentKind : std::uint8_t {
+  scratch,  ///< the library's own: communicators
+  buffer,   ///< memory that the user allocated
+  named,    ///< named memory
 };
 
 /// First frame of a connection, with a pidfd of the sender. Reply: Welcome with the control segment.
@@ -92,6 +100,7 @@ struct DepositSegment {
   std::uint64_t bytes = 0;
   std::uint8_t persistent = 0;
   std::uint8_t exclusive = 0;  ///< 1: an existing name is an error
+  SegmentKind kind = SegmentKind::buffer;
   friend bool operator==(const DepositSegment&, const DepositSegment&) = default;
 };
 
@@ -152,20 +161,32 @@ struct Leave {
   friend bool operator==(const Leave&, const Leave&) = default;
 };
 
-/// Asks what a member holds. Reply: UsageReport.
+/// Asks what a member holds; kNobody: what is left of members that are gone. Also from an observer. Reply:
+/// UsageReport.
 struct Usage {
   static constexpr auto kType = MessageType::usage;
+  static constexpr auto kNobody = static_cast<std::uint32_t>(-1);
   std::uint32_t member = 0;
   friend bool operator==(const Usage&, const Usage&) = default;
 };
 
 struct UsageReport {
   static constexpr auto kType = MessageType::usage_report;
-  std::uint64_t member_bytes = 0;  ///< of living segments that this member deposited
+  std::uint64_t scratch_bytes = 0;  ///< of living segments that this member deposited, by kind
+  std::uint64_t buffer_bytes = 0;
+  std::uint64_t named_bytes = 0;
+  std::uint64_t imported_bytes = 0;  ///< of buffers of others that it refers to
   std::uint64_t member_segments = 0;
   std::uint64_t member_references = 0;
-  std::uint64_t job_bytes = 0;  ///< of all segments of the job
+  std::uint64_t member_limit_bytes = 0;  ///< on what one member may deposit; 0: none
+  std::uint64_t job_bytes = 0;           ///< of all segments of the job
   std::uint64_t job_segments = 0;
+  std::uint64_t job_limit_bytes = 0;  ///< 0: none
+  std::uint32_t broker_pid = 0;       ///< in the broker's PID namespace
+  std::uint32_t broker_descriptors = 0;
+  std::uint32_t broker_descriptor_limit = 0;
+
+  constexpr std::uint64_t member_bytes() const noexcept { return scratch_bytes + buffer_bytes + named_bytes; }
   friend bool operator==(const UsageReport&, const UsageReport&) = default;
 };
 
@@ -193,6 +214,15 @@ struct RankStarts {
   static constexpr auto kType = MessageType::rank_starts;
   std::int32_t rank = 0;
   friend bool operator==(const RankStarts&, const RankStarts&) = default;
+};
+
+/// First frame of an observer's connection, which may only ask for usage and keeps nobody alive. Reply:
+/// Welcome without a member (kMaxMembers), with the control segment if the job has members.
+struct AttachObserver {
+  static constexpr auto kType = MessageType::attach_observer;
+  std::array<std::uint8_t, kTokenBytes> token{};
+  std::string job;  ///< empty: whatever job the broker serves
+  friend bool operator==(const AttachObserver&, const AttachObserver&) = default;
 };
 
 /// Encodes a whole frame. False when a text is too long; the writer's bytes must not be sent then.

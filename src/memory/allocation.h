@@ -31,8 +31,9 @@ class SegmentReference {
 };
 
 /// Makes an anonymous segment of `bytes`, zeroed, its pages resident and charged to this process. Keeps no
-/// descriptor. Blocks for the kernel to clear the pages (about 0.2 s per GiB). Throws
-/// Error{invalid_argument} for 0 bytes, Error{out_of_memory}, Error{broker_lost}.
+/// descriptor. Blocks for the kernel to clear the pages (about 0.2 s per GiB). Where memory is short, gives
+/// back what pools and imports of this member do not use, and tries again. Throws Error{invalid_argument} for
+/// 0 bytes, Error{out_of_memory} with bytes asked, in use and the limits, Error{broker_lost}.
 std::shared_ptr<SharedAllocation> allocate(std::shared_ptr<broker::Client> client, std::size_t bytes);
 
 }  // namespace tugline::memory

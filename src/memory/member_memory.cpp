@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "memory/member_memory.h"
 
-#include <mutex>
 #include <unordered_map>
+#include <utility>
+
+#include "base/log.h"
 
 namespace tugline::memory {
 
@@ -18,6 +20,30 @@ std::shared_ptr<MemberMemory> MemberMemory::of(const std::shared_ptr<broker::Cli
   auto memory = std::make_shared<MemberMemory>(client);
   all[client.get()] = memory;
   return memory;
+}
+
+void MemberMemory::trims(std::weak_ptr<MemoryPool> pool) {
+  std::lock_guard lock(mutex_);
+  std::erase_if(pools_, [](const auto& one) { return one.expired(); });
+  pools_.push_back(std::move(pool));
+}
+
+std::uint64_t MemberMemory::relieve() {
+  std::vector<std::shared_ptr<MemoryPool>> pools;
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& one : pools_)
+      if (auto pool = one.lock()) pools.push_back(std::move(pool));
+  }
+  std::uint64_t from_pools = 0;
+  for (const auto& pool : pools) from_pools += pool->trim_to(0);
+  if (from_pools != 0)
+    base::log(base::LogLevel::warn, "memory is short: pools gave back {} unused bytes", from_pools);
+  const auto from_imports = imports_.trim();
+  if (from_imports != 0)
+    base::log(base::LogLevel::warn, "memory is short: unmapped {} bytes of other members that nobody used",
+              from_imports);
+  return from_pools + from_imports;
 }
 
 }  // namespace tugline::memory

@@ -69,7 +69,8 @@ void check_shape(NamedHeader& header, const broker::Client& client, std::string_
 
 broker::Segment open_segment(broker::Client& client, std::string_view name, const Shape& shape) {
   try {
-    return client.open_or_create(segment_name(name), shape.segment_bytes(), broker::Lifetime::persistent);
+    return client.open_or_create(segment_name(name), shape.segment_bytes(), broker::Lifetime::persistent,
+                                 broker::SegmentKind::named);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::mismatch) throw;
     explain_mismatch(client, name, shape, error);

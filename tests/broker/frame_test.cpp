@@ -45,7 +45,10 @@ class RandomMessages {
     const auto code = static_cast<ErrorCode>(random_() % (static_cast<unsigned>(ErrorCode::internal) + 1));
     return {code, number<std::int32_t>(), text(kMaxFailureBytes), text(kMaxFailureBytes)};
   }
-  DepositSegment deposit() { return {text(kMaxSegmentNameBytes), number<std::uint64_t>(), flag(), flag()}; }
+  DepositSegment deposit() {
+    return {text(kMaxSegmentNameBytes), number<std::uint64_t>(), flag(), flag(),
+            static_cast<SegmentKind>(random_() % 3)};
+  }
 
  private:
   std::mt19937_64 random_;
@@ -102,10 +105,16 @@ TEST(Frame, EveryMessageIsReadBackAsItWasWritten) {
                                 random.number<std::uint8_t>()},
                       request);
     expect_round_trip(RankStarts{random.number<std::int32_t>()}, request);
-    expect_round_trip(UsageReport{random.number<std::uint64_t>(), random.number<std::uint64_t>(),
-                                  random.number<std::uint64_t>(), random.number<std::uint64_t>(),
-                                  random.number<std::uint64_t>()},
-                      request);
+    expect_round_trip(AttachObserver{attach.token, attach.job}, request);
+    UsageReport report;
+    for (auto* bytes :
+         {&report.scratch_bytes, &report.buffer_bytes, &report.named_bytes, &report.imported_bytes,
+          &report.member_segments, &report.member_references, &report.member_limit_bytes, &report.job_bytes,
+          &report.job_segments, &report.job_limit_bytes})
+      *bytes = random.number<std::uint64_t>();
+    for (auto* number : {&report.broker_pid, &report.broker_descriptors, &report.broker_descriptor_limit})
+      *number = random.number<std::uint32_t>();
+    expect_round_trip(report, request);
     expect_round_trip(Done{}, request);
     expect_round_trip(Leave{}, request);
   }
@@ -139,8 +148,9 @@ TEST(Frame, WhatIsTooLongIsNotWritten) {
 TEST(Frame, NumbersAreLittleEndianOnEveryMachine) {
   FrameWriter frame;
   ASSERT_TRUE(encode(ImportSegment{0x1122334455667788}, 0x01020304, frame));
-  const std::vector<int> expected = {'T', 'U', 'G', 'L', 1,    0,    7,    0,    4,    3,    2,    1,
-                                     8,   0,   0,   0,   0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11};
+  const std::vector<int> expected = {
+      'T', 'U', 'G', 'L', kFrameVersion, 0,    7,    0,    4,    3,    2,    1,
+      8,   0,   0,   0,   0x88,          0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11};
   std::vector<int> bytes;
   for (const auto byte : frame.bytes()) bytes.push_back(std::to_integer<int>(byte));
   EXPECT_EQ(bytes, expected);
@@ -157,9 +167,9 @@ TEST(Frame, DamagedHeadersAreNamed) {
   bad[0] ^= std::byte{1};
   EXPECT_EQ(parse_frame(bad, view), FrameFault::magic);
   bad = good;
-  bad[4] = std::byte{2};
+  bad[4] = std::byte{kFrameVersion + 1};
   EXPECT_EQ(parse_frame(bad, view), FrameFault::version);
-  EXPECT_EQ(view.version, 2);
+  EXPECT_EQ(view.version, kFrameVersion + 1);
   EXPECT_EQ(view.request, 9U);
   for (const int length : {0, 7, 9, 255}) {
     bad = good;

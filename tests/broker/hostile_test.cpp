@@ -133,7 +133,9 @@ TEST_F(Hostile, AnotherProtocolVersionIsToldWhy) {
   send_raw(socket.get(), frame.bytes());
   const auto reply = receive_raw(socket.get());
   EXPECT_EQ(reply.failure.code, ErrorCode::unsupported);
-  EXPECT_THAT(reply.failure.what_failed, ::testing::HasSubstr("version 2, the broker 1"));
+  EXPECT_THAT(reply.failure.what_failed,
+              ::testing::HasSubstr("version " + std::to_string(core::kFrameVersion + 1) + ", the broker " +
+                                   std::to_string(core::kFrameVersion)));
   expect_cut_off(socket);
 }
 

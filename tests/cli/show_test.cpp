@@ -131,6 +131,22 @@ TEST(Doctor, NotesMoreRanksThanCores) {
   EXPECT_EQ(finding(document, "cores")["level"].as_string(), "note");
 }
 
+TEST(Doctor, LooksAtARunningJob) {
+  const auto ended = run_command({"run", "-n", "1", "--prefix", "none", "--", "sh", "-c",
+                                  TUGLINE_COMMAND " doctor --job \"$TUGLINE_JOB\" --json && " TUGLINE_COMMAND
+                                                  " doctor --job \"$TUGLINE_JOB\" >&2"});
+  EXPECT_EQ(ended.exit_code, 0) << ended.error;
+  const auto document = json_of(ended);
+  EXPECT_FALSE(document["job"].as_string().empty());
+  EXPECT_GT(document["broker"]["descriptors"].as_int(), 0);
+  EXPECT_EQ(document["members"].size(), 0u) << "its rank has not joined";
+  EXPECT_THAT(ended.error, HasSubstr("0 segments hold 0 B (of no limit"));
+
+  const auto absent = run_command({"doctor", "--job", "no-such-job"});
+  EXPECT_EQ(absent.exit_code, 1);
+  EXPECT_THAT(absent.error, HasSubstr("no broker answers at"));
+}
+
 TEST(Doctor, LeavesNothing) {
   Command command({"doctor"});
   command.wait();

@@ -147,7 +147,7 @@ class Game {
       case 2: {
         const auto client = pick(script);
         core::FrameWriter frame;
-        frame.begin(script.byte() % 20, script.byte());
+        frame.begin(script.byte() % 21, script.byte());
         const auto descriptors = descriptors_of_kind(script.byte());
         for (const auto byte : script.bytes(script.byte())) frame.number(std::to_integer<std::uint8_t>(byte));
         if (frame.finish() && client >= 0) send(client, frame.bytes(), descriptors);

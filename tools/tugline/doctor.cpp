@@ -9,6 +9,7 @@
 #include "base/settings.h"
 #include "commands.h"
 #include "doctor/finding.h"
+#include "doctor/job.h"
 #include "launch/machine.h"
 #include "standard_output.h"
 #include "tugline/error.h"
@@ -98,6 +99,11 @@ std::string text_of(const std::vector<Finding>& findings) {
 }  // namespace
 
 int doctor(const DoctorOptions& options) {
+  if (!options.job.empty()) {
+    const auto account = look_at_job(options.job);
+    write_output("the accounts", options.form == OutputForm::json ? json_of(account) : text_of(account));
+    return kExitOk;
+  }
   int ranks = options.ranks > 0 ? options.ranks : static_cast<int>(allowed_cpus().size());
   auto findings = examine(ranks);
   bool healthy = std::none_of(findings.begin(), findings.end(),

@@ -73,11 +73,14 @@ Examples:
 
 const std::string_view kDoctorSummary = "Check this machine; every finding with evidence and fix.";
 const std::string_view kDoctorExamples = R"(The exit code is 1 if a finding is serious.
+With --job it looks at a running job instead: what each rank has deposited with the broker, by kind (scratch of
+communicators, buffers, named memory), what it has mapped of others, its descriptors, and the limits.
 
 Examples:
   tugline doctor
   tugline doctor --np 8
-  tugline doctor --json)";
+  tugline doctor --json
+  tugline doctor --job NAME)";
 
 const std::string_view kConfigSummary = "Print every setting: value, origin, unit, meaning.";
 const std::string_view kConfigExamples = R"(Precedence: call, environment, file, default.

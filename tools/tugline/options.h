@@ -85,7 +85,8 @@ struct PlanOptions {
 };
 
 struct DoctorOptions {
-  int ranks = 0;  ///< 0: as many as there are cores
+  int ranks = 0;    ///< 0: as many as there are cores
+  std::string job;  ///< a running job whose memory is shown; empty: the machine is checked
   OutputForm form = OutputForm::text;
 };
 

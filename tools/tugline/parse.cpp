@@ -335,6 +335,8 @@ Parsed parse(std::span<const std::string> arguments) {
   describe_plan(*plan_app, plan);
   auto* doctor_app = add("doctor", help::kDoctorSummary, help::kDoctorExamples);
   add_number(*doctor_app, "--np", doctor.ranks, 1, kMaxRanks, "ranks that are to run (one per core)");
+  doctor_app->add_option("--job", doctor.job, "show the memory and descriptors of this running job instead")
+      ->excludes("--np");
   add_form(*doctor_app, doctor.form);
   auto* config_app = add("config", help::kConfigSummary, help::kConfigExamples);
   add_form(*config_app, config.form);
