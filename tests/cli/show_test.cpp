@@ -132,7 +132,7 @@ TEST(Doctor, NotesMoreRanksThanCores) {
 }
 
 TEST(Doctor, LooksAtARunningJob) {
-  const auto ended = run_command({"run", "-n", "1", "--prefix", "none", "--", "sh", "-c",
+  const auto ended = run_command({"run", "-n", "1", "--no-prefix", "--", "sh", "-c",
                                   TUGLINE_COMMAND " doctor --job \"$TUGLINE_JOB\" --json && " TUGLINE_COMMAND
                                                   " doctor --job \"$TUGLINE_JOB\" >&2"});
   EXPECT_EQ(ended.exit_code, 0) << ended.error;
