@@ -106,6 +106,23 @@ class TUGLINE_EXPORT Communicator {
   /// Block r of send goes to rank r; block r of recv comes from rank r; `count` elements a block. In place
   /// allowed.
   void all_to_all(const void* send, void* recv, std::size_t count, DataType type, Target target = {});
+  /// As all_gather, with blocks of different sizes: `counts` has one value for every rank, the same on all
+  /// ranks, and recv holds the blocks one behind the other. In place: send == recv + the counts before
+  /// rank().
+  void all_gather_v(const void* send, void* recv, std::span<const std::size_t> counts, DataType type,
+                    Target target = {});
+  /// As reduce_scatter, with blocks of different sizes, likewise. In place: recv == send + the counts before
+  /// rank().
+  void reduce_scatter_v(const void* send, void* recv, std::span<const std::size_t> counts, DataType type,
+                        ReduceOp op, Target target = {});
+  /// Rank r gets send_counts[r] elements from send + send_displacements[r]; recv_counts[r] elements of rank r
+  /// come to recv + recv_displacements[r], where blocks do not overlap. What r sends to this rank must be
+  /// what this rank expects of r: a difference is Error{mismatch} on every rank. In place: send == recv with
+  /// equal counts and displacements both ways.
+  void all_to_all_v(const void* send, std::span<const std::size_t> send_counts,
+                    std::span<const std::size_t> send_displacements, void* recv,
+                    std::span<const std::size_t> recv_counts, std::span<const std::size_t> recv_displacements,
+                    DataType type, Target target = {});
   /// Matches the receiver's recv in order. Use a Group to send and receive at once.
   void send(const void* buffer, std::size_t count, DataType type, int peer, Target target = {});
   void recv(void* buffer, std::size_t count, DataType type, int peer, Target target = {});

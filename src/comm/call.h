@@ -4,13 +4,28 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "comm/layout.h"
 #include "core/plan/plan.h"
 #include "tugline/types.h"
 
 namespace tugline::comm {
+
+/// Counts of a collective whose blocks differ in size, in elements, by rank.
+struct Counts {
+  std::vector<std::size_t>
+      send;  ///< all_to_all_v: to each rank; all_gather_v, reduce_scatter_v: of each block
+  // Of all_to_all_v alone:
+  std::vector<std::size_t> send_displacements;
+  std::vector<std::size_t> recv;  ///< from each rank
+  std::vector<std::size_t> recv_displacements;
+
+  bool of_pairs() const noexcept { return !recv.empty(); }
+  friend bool operator==(const Counts&, const Counts&) = default;
+};
 
 /// Arguments of one collective or message.
 struct Call {
@@ -24,6 +39,7 @@ struct Call {
   enum class Direction : std::uint8_t { none, send, receive };
   Direction direction = Direction::none;  ///< of a message
   std::uint64_t generation = 0;           ///< epoch the call was made in
+  std::shared_ptr<const Counts> counts;   ///< with blocks of different sizes; then `count` is their sum
 
   bool is_message() const noexcept { return collective == core::Collective::send_recv; }
   bool is_send() const noexcept { return direction == Direction::send; }
@@ -34,8 +50,9 @@ struct Call {
   bool needs_recv(std::uint32_t rank) const noexcept;
   /// core::Plan::bytes of this call.
   std::uint64_t bytes() const noexcept { return static_cast<std::uint64_t>(count) * size_of(type); }
-  std::uint64_t input_bytes(std::uint32_t ranks) const noexcept;
-  std::uint64_t output_bytes(std::uint32_t ranks) const noexcept;
+  /// Bytes from the start of a rank's input (output) to the end of what is read (written) there.
+  std::uint64_t input_bytes(std::uint32_t rank, std::uint32_t ranks) const noexcept;
+  std::uint64_t output_bytes(std::uint32_t rank, std::uint32_t ranks) const noexcept;
   /// True when the buffers overlap as the collective's in-place form says; false where a rank has one only.
   bool in_place(std::uint32_t rank) const noexcept;
 };
@@ -52,6 +69,13 @@ constexpr bool is_agreement(const Descriptor& descriptor) noexcept {
 
 /// What must be equal on all ranks.
 Descriptor describe(const Call& call) noexcept;
+/// For a message: one count in which two calls of equal collective and type differ. `mine` of all_gather_v
+/// and reduce_scatter_v: of block `peer`; of all_to_all_v: what this rank sends to `peer` or expects from it.
+enum class CountOf : std::uint8_t { block = 1, sent, expected };
+Descriptor with_count(const Descriptor& descriptor, CountOf what, std::uint32_t peer,
+                      std::uint64_t count) noexcept;
+/// Mixes (from, to, count): equal sums over all pairs mean that what is sent is what is expected.
+std::uint64_t hash_of_pair(std::uint32_t from, std::uint32_t to, std::uint64_t count) noexcept;
 /// 32 bits of it, to travel in packet flags.
 inline std::uint32_t fingerprint(const Descriptor& descriptor) noexcept {
   std::uint64_t mixed =

@@ -2,6 +2,9 @@
 // The public Communicator and Group: they pack arguments and forward.
 #include "tugline/communicator.h"
 
+#include <utility>
+#include <vector>
+
 #include "comm/group.h"
 #include "comm/state.h"
 
@@ -18,6 +21,20 @@ comm::Call make_call(core::Collective collective, const void* send, void* recv, 
   call.type = type;
   call.op = op;
   call.root = root;
+  return call;
+}
+
+std::vector<std::size_t> to_vector(std::span<const std::size_t> values) {
+  return {values.begin(), values.end()};
+}
+
+comm::Call make_call(core::Collective collective, const void* send, void* recv, comm::Counts counts,
+                     DataType type, ReduceOp op = ReduceOp::sum) {
+  std::size_t sum = 0;
+  for (const std::size_t count : counts.send) sum += count;
+  for (const std::size_t count : counts.recv) sum += count;
+  auto call = make_call(collective, send, recv, sum, type, op);
+  call.counts = std::make_shared<const comm::Counts>(std::move(counts));
   return call;
 }
 
@@ -73,6 +90,29 @@ void Communicator::scatter(const void* send, void* recv, std::size_t count, Data
 
 void Communicator::all_to_all(const void* send, void* recv, std::size_t count, DataType type, Target target) {
   state_->submit(make_call(core::Collective::all_to_all, send, recv, count, type), target);
+}
+
+void Communicator::all_gather_v(const void* send, void* recv, std::span<const std::size_t> counts,
+                                DataType type, Target target) {
+  state_->submit(make_call(core::Collective::all_gather_v, send, recv, {.send = to_vector(counts)}, type),
+                 target);
+}
+
+void Communicator::reduce_scatter_v(const void* send, void* recv, std::span<const std::size_t> counts,
+                                    DataType type, ReduceOp op, Target target) {
+  state_->submit(
+      make_call(core::Collective::reduce_scatter_v, send, recv, {.send = to_vector(counts)}, type, op),
+      target);
+}
+
+void Communicator::all_to_all_v(const void* send, std::span<const std::size_t> send_counts,
+                                std::span<const std::size_t> send_displacements, void* recv,
+                                std::span<const std::size_t> recv_counts,
+                                std::span<const std::size_t> recv_displacements, DataType type,
+                                Target target) {
+  comm::Counts counts{to_vector(send_counts), to_vector(send_displacements), to_vector(recv_counts),
+                      to_vector(recv_displacements)};
+  state_->submit(make_call(core::Collective::all_to_all_v, send, recv, std::move(counts), type), target);
 }
 
 void Communicator::send(const void* buffer, std::size_t count, DataType type, int peer, Target target) {

@@ -35,7 +35,7 @@ static_assert(core::kMaxFlagValue < std::uint64_t{1} << kFlagShift);
 /// What a rank does in an operation; compared word by word, so that a difference can be named.
 struct Descriptor {
   std::uint64_t kind = 0;   ///< collective | type << 8 | op << 16 | root << 32
-  std::uint64_t count = 0;  ///< elements
+  std::uint64_t count = 0;  ///< elements; with counts of every rank, a hash of them
   friend bool operator==(const Descriptor&, const Descriptor&) = default;
 };
 
@@ -44,6 +44,9 @@ struct alignas(kLine) DescriptorLine {
   std::atomic<std::uint64_t> sequence;  ///< release after the fields below; 0: never written
   std::atomic<std::uint64_t> kind;
   std::atomic<std::uint64_t> count;
+  // Of all_to_all_v: sums over hashes of what this rank sends to each peer, and expects from each.
+  std::atomic<std::uint64_t> sends;
+  std::atomic<std::uint64_t> expects;
 };
 
 /// One packet: payload and flag in one cache line. The flag is written last, with the payload visible before
@@ -114,7 +117,7 @@ struct BankLayout {
   std::uint64_t scratch_bytes = 0;  ///< per rank, both halves
   std::uint64_t pair_bytes = 0;     ///< per ordered pair, both halves
   std::uint64_t header = 0, progress = 0, descriptors = 0, packets = 0, flags = 0, pair_lines = 0,
-                pair_flags = 0, control_end = 0;
+                pair_flags = 0, counts = 0, control_end = 0;
   std::uint64_t scratch = 0, pairs = 0, total = 0;
 
   static BankLayout make(std::uint32_t ranks, std::uint64_t scratch_bytes,
@@ -136,6 +139,7 @@ struct BankLayout {
     layout.flags = take(n * n * sizeof(FlagLine), kLine);
     layout.pair_lines = take(n * n * sizeof(PairLine), kLine);
     layout.pair_flags = take(n * n * sizeof(FlagLine) * 2, kLine);
+    layout.counts = take(n * kHalves * 2 * n * sizeof(std::uint64_t), kLine);
     layout.control_end = round_up(at, kPage);
     layout.scratch = take(n * layout.scratch_bytes, kPage);
     layout.pairs = take(n * n * layout.pair_bytes, kPage);

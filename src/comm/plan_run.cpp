@@ -88,6 +88,7 @@ bool PlanRun::may_enter() {
     epoch_.known_finished = slowest;
     if (static_cast<std::int64_t>(slowest - (sequence_ - kHalves)) < 0) return false;
   }
+  if (call_.counts) publish_counts(epoch_, sequence_, *call_.counts);
   publish_descriptor(epoch_, sequence_, descriptor_);
   return true;
 }
@@ -138,6 +139,7 @@ Poll PlanRun::advance() {
     look_for_mismatch();
     if (mismatch_peer_ >= 0) return Poll::blocked;
     all_done = std::all_of(trusted_.begin(), trusted_.end(), [](bool seen) { return seen; });
+    if (all_done && call_.counts && call_.counts->of_pairs()) all_done = all_pairs_fit();
   }
   if (all_done) {
     finish();
@@ -190,6 +192,7 @@ bool PlanRun::packet_is_here(std::int32_t plan_rank) {
 bool PlanRun::trusts(std::int32_t plan_rank) {
   const auto index = static_cast<std::size_t>(plan_rank);
   if (trusted_[index] || !check_) return true;
+  if (mismatch_peer_ >= 0) return false;  // one is enough, and descriptor_ may tell of it already
   Descriptor theirs;
   if (message_) {
     if (call_.is_send()) return trusted_[index] = true;  // the receiver checks
@@ -201,10 +204,51 @@ bool PlanRun::trusts(std::int32_t plan_rank) {
     if (line.sequence.load(std::memory_order_acquire) != sequence_) return false;
     theirs = {line.kind.load(std::memory_order_relaxed), line.count.load(std::memory_order_relaxed)};
   }
+  if (call_.counts && !counts_fit(epoch_rank(plan_rank), theirs)) return false;
   if (theirs == descriptor_) return trusted_[index] = true;
   mismatch_peer_ = static_cast<std::int32_t>(epoch_rank(plan_rank));
   other_ = theirs;
   return false;
+}
+
+// Compares the counts of two calls that are equal otherwise, and names the first one that differs.
+bool PlanRun::counts_fit(std::uint32_t peer, const Descriptor& theirs) {
+  if (theirs.kind != descriptor_.kind) return true;  // a difference of another kind
+  const Counts& mine = *call_.counts;
+  const auto* row = epoch_.bank.counts(peer, sequence_);
+  const auto differ = [&](CountOf here, std::uint32_t here_of, std::uint64_t own, CountOf there,
+                          std::uint32_t there_of, std::uint64_t other) {
+    mismatch_peer_ = static_cast<std::int32_t>(peer);
+    other_ = with_count(theirs, there, there_of, other);
+    descriptor_ = with_count(descriptor_, here, here_of, own);
+    return false;
+  };
+  if (mine.of_pairs()) {
+    const auto sent = row[epoch_.rank].load(std::memory_order_relaxed);
+    if (sent != mine.recv[peer])
+      return differ(CountOf::expected, peer, mine.recv[peer], CountOf::sent, epoch_.rank, sent);
+    const auto expected = row[epoch_.size + epoch_.rank].load(std::memory_order_relaxed);
+    if (expected != mine.send[peer])
+      return differ(CountOf::sent, peer, mine.send[peer], CountOf::expected, epoch_.rank, expected);
+    return true;
+  }
+  for (std::uint32_t block = 0; theirs.count != descriptor_.count && block < epoch_.size; ++block) {
+    const auto other = row[block].load(std::memory_order_relaxed);
+    if (other != mine.send[block])
+      return differ(CountOf::block, block, mine.send[block], CountOf::block, block, other);
+  }
+  return true;
+}
+
+// What pairs of others exchange: a rank that has its own data leaves only when all of them fit. Where they do
+// not, one of the pair finds out and tells everybody.
+bool PlanRun::all_pairs_fit() const noexcept {
+  std::uint64_t difference = 0;
+  for (std::uint32_t rank = 0; rank < epoch_.size; ++rank) {
+    const auto& line = epoch_.bank.descriptor(rank, sequence_);
+    difference += line.sends.load(std::memory_order_relaxed) - line.expects.load(std::memory_order_relaxed);
+  }
+  return difference == 0;
 }
 
 void PlanRun::look_for_mismatch() {

@@ -54,6 +54,8 @@ class PlanRun {
   bool packet_is_here(std::int32_t plan_rank);
   std::int32_t peer_waited_for() const noexcept;
   bool trusts(std::int32_t plan_rank);
+  bool counts_fit(std::uint32_t peer, const Descriptor& theirs);
+  bool all_pairs_fit() const noexcept;
   void wake(std::int32_t plan_rank) const noexcept;
 
   // Ranks of the plan are ranks of the epoch, but for messages: there 0 is the sender and 1 the receiver.
@@ -68,7 +70,7 @@ class PlanRun {
   Board& board_;
   std::shared_ptr<const core::Plan> plan_;
   Call call_;
-  Descriptor descriptor_;
+  Descriptor descriptor_;  ///< after a mismatch of one count: with that count
   std::uint32_t fingerprint_ = 0;
   ReduceKernel reduce_ = nullptr;
   ScaleKernel scale_ = nullptr;

@@ -7,10 +7,29 @@
 #include <cstdint>
 #include <cstring>
 
+#include "comm/call.h"
 #include "comm/epoch.h"
 #include "comm/layout.h"
 
 namespace tugline::comm {
+
+/// Publishes the counts of a call that has some, to be read by who has seen the descriptor: of block r (or
+/// sent to rank r) at r, of all_to_all_v expected from rank r at ranks + r.
+inline void publish_counts(const Epoch& epoch, std::uint64_t sequence, const Counts& counts) noexcept {
+  auto* row = epoch.bank.counts(epoch.rank, sequence);
+  std::uint64_t sends = 0;
+  std::uint64_t expects = 0;
+  for (std::uint32_t peer = 0; peer < epoch.size; ++peer) {
+    row[peer].store(counts.send[peer], std::memory_order_relaxed);
+    if (!counts.of_pairs()) continue;
+    row[epoch.size + peer].store(counts.recv[peer], std::memory_order_relaxed);
+    sends += hash_of_pair(epoch.rank, peer, counts.send[peer]);
+    expects += hash_of_pair(peer, epoch.rank, counts.recv[peer]);
+  }
+  auto& line = epoch.bank.descriptor(epoch.rank, sequence);
+  line.sends.store(sends, std::memory_order_relaxed);
+  line.expects.store(expects, std::memory_order_relaxed);
+}
 
 /// Publishes what this rank does in operation `sequence`. The caller has made sure that the line is free.
 inline void publish_descriptor(const Epoch& epoch, std::uint64_t sequence,

@@ -36,6 +36,30 @@ class Exclusive {
   bool held_;
 };
 
+// Plans have their blocks one behind the other; the caller's lie where the displacements say.
+void displace(core::Plan& plan, const Counts& counts, std::uint64_t element_bytes) {
+  const auto move = [&](core::Place& place, const std::vector<std::size_t>& sizes,
+                        const std::vector<std::size_t>& displacements) {
+    std::uint64_t begin = 0;
+    for (std::size_t block = 0; block < sizes.size(); ++block) {
+      const std::uint64_t bytes = sizes[block] * element_bytes;
+      if (place.offset < begin + bytes) {
+        place.offset = displacements[block] * element_bytes + (place.offset - begin);
+        return;
+      }
+      begin += bytes;
+    }
+  };
+  for (auto& channels : plan.programs)
+    for (auto& program : channels)
+      for (core::Step& step : program)
+        for (core::Place* place : {&step.destination, &step.source}) {
+          if (step.bytes == 0) continue;
+          if (place->space == core::Space::input) move(*place, counts.send, counts.send_displacements);
+          if (place->space == core::Space::output) move(*place, counts.recv, counts.recv_displacements);
+        }
+}
+
 }  // namespace
 
 std::shared_ptr<CommunicatorState> CommunicatorState::create(std::shared_ptr<broker::Client> client,
@@ -223,8 +247,16 @@ Status CommunicatorState::settle(const PlanRun& run, Status status) {
 
 // One rank: every collective is a copy of the input to the output.
 Status CommunicatorState::run_alone(const Call& call) noexcept {
-  if (call.count != 0 && call.send != nullptr && call.recv != nullptr && call.send != call.recv)
-    std::memmove(call.recv, call.send, call.bytes());
+  if (call.count == 0 || call.send == nullptr || call.recv == nullptr) return {};
+  const auto* from = static_cast<const std::byte*>(call.send);
+  auto* to = static_cast<std::byte*>(call.recv);
+  std::uint64_t bytes = call.bytes();
+  if (call.counts && call.counts->of_pairs()) {
+    from += call.counts->send_displacements[0] * size_of(call.type);
+    to += call.counts->recv_displacements[0] * size_of(call.type);
+    bytes = call.counts->send[0] * size_of(call.type);
+  }
+  if (from != to) std::memmove(to, from, bytes);
   return {};
 }
 
@@ -266,16 +298,27 @@ std::shared_ptr<const core::Plan> CommunicatorState::plan_for(const Call& call, 
        !call.needs_recv(epoch.rank)))
     return forced_plan_;
 
+  if (call.counts) {
+    const std::uint64_t element = size_of(call.type);
+    for (const std::size_t count : call.counts->send) request.blocks.push_back(count * element);
+    for (const std::size_t count : call.counts->recv) request.blocks.push_back(count * element);
+    request.bytes = std::accumulate(request.blocks.begin(), request.blocks.end(), std::uint64_t{0});
+  }
   const Descriptor descriptor = describe(call);
   const PlanKey key{descriptor.kind & ~std::uint64_t{0xff0000}, descriptor.count,
                     static_cast<std::uint64_t>(request.in_place) |
                         static_cast<std::uint64_t>(request.average) << 1 |
                         static_cast<std::uint64_t>(call.is_send()) << 2};
-  if (auto found = plans_.find(key); found != plans_.end()) return found->second;
+  const auto same_counts = [&](const CachedPlan& cached) {
+    return cached.counts == call.counts || (call.counts && cached.counts && *cached.counts == *call.counts);
+  };
+  if (auto found = plans_.find(key); found != plans_.end() && same_counts(found->second))
+    return found->second.plan;
   const Choice choice = choose_builder(request, base::settings().plan);
   auto plan = std::make_shared<core::Plan>(core::build(choice.builder, request));
+  if (call.counts && call.counts->of_pairs()) displace(*plan, *call.counts, request.element_bytes);
   if (plans_.size() >= kPlanCacheSize) plans_.clear();
-  plans_.emplace(key, plan);
+  plans_.insert_or_assign(key, CachedPlan{plan, call.counts});
   return plan;
 }
 

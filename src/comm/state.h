@@ -167,7 +167,7 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
 
   std::shared_ptr<const core::Plan> forced_plan_;
   struct PlanKey {
-    std::uint64_t kind, count, variant;
+    std::uint64_t kind, count, variant;  // with counts, CachedPlan::counts decides
     friend bool operator==(const PlanKey&, const PlanKey&) = default;
   };
   struct PlanKeyHash {
@@ -175,7 +175,11 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
       return key.kind * 0x9e3779b97f4a7c15u ^ key.count * 0xd6e8feb86659fd93u ^ key.variant << 56;
     }
   };
-  std::unordered_map<PlanKey, std::shared_ptr<const core::Plan>, PlanKeyHash> plans_;
+  struct CachedPlan {
+    std::shared_ptr<const core::Plan> plan;
+    std::shared_ptr<const Counts> counts;
+  };
+  std::unordered_map<PlanKey, CachedPlan, PlanKeyHash> plans_;
 };
 
 }  // namespace tugline::comm

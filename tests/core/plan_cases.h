@@ -22,6 +22,21 @@ inline std::string describe(std::string_view builder, const PlanRequest& r) {
 
 namespace test {
 
+/// Sizes of blocks that differ, some of them nothing; alike both ways in place.
+inline void give_blocks(PlanRequest& request, std::uint64_t elements) {
+  const auto n = static_cast<std::uint64_t>(request.ranks);
+  const bool pairs = request.collective == Collective::all_to_all_v;
+  request.bytes = 0;
+  for (std::uint64_t i = 0; i < (pairs ? n * n : n); ++i) {
+    const std::uint64_t from = i / n;
+    const std::uint64_t to = i % n;
+    const std::uint64_t salt = request.in_place ? from * to + from + to : from * 5 + to * 3;
+    const std::uint64_t share = (salt + elements) % 4;
+    request.blocks.push_back(elements * share / 2 * request.element_bytes);
+    request.bytes += request.blocks.back();
+  }
+}
+
 /// Calls visit(builder, request) for every builder that can serve a request of the grid.
 template <class Visit>
 void for_each_case(const std::vector<std::int32_t>& rank_counts, const std::vector<std::uint64_t>& sizes,
@@ -38,6 +53,7 @@ void for_each_case(const std::vector<std::int32_t>& rank_counts, const std::vect
           request.average = (variant & 2) != 0;
           request.element_bytes = (variant & 2) != 0 ? 2 : 4;
           request.bytes = elements * request.element_bytes;
+          if (has_blocks(request.collective)) give_blocks(request, elements);
           request.scratch_bytes = (variant & 4) != 0 ? 4 << 10 : 64 << 10;
           request.chunk_bytes = (variant & 4) != 0 ? 0 : 512;
           request.direct = (variant & 4) != 0 || variant == 0;

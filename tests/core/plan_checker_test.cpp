@@ -24,11 +24,11 @@ TEST(PlanChecker, ProvesWhatTheBuildersMake) {
   for_each_case({1, 2, 3, 4, 5, 6, 7, 8, 9}, {0, 1, 13, 601, 1900}, prove);
   for_each_case({16, 33}, {601}, prove);
   for_each_case({64}, {130}, prove);
-  // one_shot and one_shot_packet serve nine collectives, direct eight, ring four, two_shot and tree two,
-  // point_to_point one.
+  // one_shot serves twelve collectives, one_shot_packet all of them but all_to_all_v, direct eight, ring six,
+  // two_shot and tree two, point_to_point one.
   std::string all;
   for (const auto& [what, count] : proven) all += what + "\n";
-  EXPECT_EQ(proven.size(), 9u + 9u + 8u + 4u + 2u + 2u + 1u) << all;
+  EXPECT_EQ(proven.size(), 12u + 11u + 8u + 6u + 2u + 2u + 1u) << all;
 }
 
 TEST(PlanChecker, ProvesDefaultChunksOverDefaultScratch) {
@@ -40,6 +40,7 @@ TEST(PlanChecker, ProvesDefaultChunksOverDefaultScratch) {
         request.ranks = ranks;
         request.bytes = bytes;
         request.in_place = ranks == 3;
+        if (has_blocks(request.collective)) give_blocks(request, bytes / 4);
         request.scratch_bytes = 4 << 20;
         for (auto name : builder_names()) {
           if (!can_build(name, request)) continue;
@@ -238,6 +239,19 @@ TEST_F(BrokenPlan, PlanFields) {
   expect([](Plan& p) { p.element_bytes = 0; }, "element_bytes is 0");
   expect([](Plan& p) { p.order = ReductionOrder::none; }, "order is none, but all_reduce reduces");
   expect([](Plan& p) { p.collective = Collective::broadcast; }, "order is rank_order, but broadcast reduces");
+  expect([](Plan& p) { p.blocks = {8}; }, "blocks has 1 sizes, all_reduce over 2 ranks has 0");
+  expect(
+      [](Plan& p) {
+        p.collective = Collective::reduce_scatter_v;
+        p.blocks = {8, 16};
+      },
+      "bytes is 32, must be the sum of all blocks, 24");
+  expect(
+      [](Plan& p) {
+        p.collective = Collective::reduce_scatter_v;
+        p.blocks = {8, 24};
+      },
+      "leave the output of 8 bytes");
   expect([](Plan& p) { p.average = true; }, "it must hold (r0 op r1)/2");
   expect([](Plan& p) { p.programs[0].clear(); }, "deadlock");
 }

@@ -134,7 +134,8 @@ class Machine {
 
  private:
   bool output_holds_input() const {
-    return plan_.collective != Collective::reduce_scatter && plan_.collective != Collective::scatter;
+    return plan_.collective != Collective::reduce_scatter && plan_.collective != Collective::scatter &&
+           plan_.collective != Collective::reduce_scatter_v;
   }
   std::uint64_t alias_offset(std::int32_t rank) const {
     return plan_.shared_offset(output_holds_input() ? Space::input : Space::output, rank);
@@ -295,6 +296,23 @@ std::vector<std::uint8_t> expected_output(const Plan& plan, std::int32_t rank) {
     case Collective::all_gather:
       for (std::uint64_t i = 0; i < output.size(); ++i) {
         output[i] = input_byte(static_cast<std::int32_t>(i / plan.bytes), i % plan.bytes);
+      }
+      break;
+    case Collective::all_gather_v:
+    case Collective::all_to_all_v: {
+      std::uint64_t at = 0;
+      for (std::int32_t from = 0; from < plan.ranks; ++from) {
+        const std::int32_t to = plan.collective == Collective::all_gather_v ? from : rank;
+        const std::uint64_t start =
+            plan.collective == Collective::all_gather_v ? 0 : plan.input_begin(from, to);
+        for (std::uint64_t i = 0; i < plan.block_bytes(from, to); ++i)
+          output[at++] = input_byte(from, start + i);
+      }
+      break;
+    }
+    case Collective::reduce_scatter_v:
+      for (std::uint64_t at = 0; at < output.size(); at += element) {
+        reduced(at, plan.input_begin(rank, rank) + at, start_of_block(rank));
       }
       break;
     case Collective::all_to_all:

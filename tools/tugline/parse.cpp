@@ -123,8 +123,7 @@ void add_binding(CLI::App& app, Binding& binding) {
 
 constexpr auto kCollectives =
     "a collective: barrier, all_reduce, all_gather, reduce_scatter, broadcast, all_to_all, send_recv, "
-    "reduce, "
-    "gather or scatter";
+    "reduce, gather, scatter, all_gather_v, reduce_scatter_v or all_to_all_v";
 constexpr auto kTypes = "a type: i8 u8 i32 u32 i64 u64 f16 bf16 f32 f64";
 constexpr auto kOperators = "an operator: sum prod min max avg";
 constexpr auto kSize = "a size such as 0, 512, 64K, 16M, 1G";

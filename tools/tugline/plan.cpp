@@ -202,6 +202,19 @@ core::PlanRequest request_of(const PlanOptions& options) {
         fmt::format("give a multiple of {} as --bytes", request.element_bytes),
         {.operation = "tugline plan"});
   }
+  if (core::has_blocks(options.collective)) {
+    // As `tugline bench` draws them.
+    const bool pairs = options.collective == core::Collective::all_to_all_v;
+    const Shape shape = shape_of(options.collective, request.bytes, request.element_bytes, options.ranks);
+    request.bytes = 0;
+    for (int from = 0; from < (pairs ? options.ranks : 1); ++from) {
+      for (int to = 0; to < options.ranks; ++to) {
+        auto count = pairs ? shape.between(from, to) : shape.blocks[static_cast<std::size_t>(to)];
+        request.blocks.push_back(count * request.element_bytes);
+        request.bytes += request.blocks.back();
+      }
+    }
+  }
   return request;
 }
 

@@ -14,6 +14,43 @@ namespace {
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 48;
 constexpr std::uint64_t kMostElementBytes = 4096;
 
+/// What is wrong with the sizes of a request with blocks; empty when nothing is.
+std::string problem_of_blocks(const PlanRequest& request) {
+  const auto n = static_cast<std::size_t>(request.ranks);
+  const bool pairs = request.collective == Collective::all_to_all_v;
+  const std::size_t count = request.blocks.size();
+  if (!has_blocks(request.collective)) {
+    return count == 0
+               ? std::string()
+               : fmt::format("blocks has {} sizes, but {} has none", count, name_of(request.collective));
+  }
+  const bool own_only = pairs && request.only_rank >= 0;
+  const std::size_t wanted = own_only ? 2 * n : pairs ? n * n : n;
+  if (count != wanted) return fmt::format("blocks has {} sizes, must have {}", count, wanted);
+  std::uint64_t sum = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint64_t bytes = request.blocks[i];
+    if (bytes % request.element_bytes != 0 || bytes > kMostBytes || (sum += bytes) > kMostBytes) {
+      return fmt::format("blocks[{}] = {}, must be a multiple of element_bytes = {}, all together at most {}",
+                         i, bytes, request.element_bytes, kMostBytes);
+    }
+  }
+  if (sum != request.bytes) {
+    return fmt::format("bytes = {}, must be the sum of all blocks, {}", request.bytes, sum);
+  }
+  if (!pairs || !request.in_place) return {};
+  for (std::size_t from = 0; from < (own_only ? 1 : n); ++from) {
+    for (std::size_t to = 0; to < n; ++to) {
+      const std::uint64_t there = request.blocks[from * n + to];
+      const std::uint64_t back = request.blocks[own_only ? n + to : to * n + from];
+      if (there == back) continue;
+      return fmt::format("blocks: {} bytes there and {} back, but in place both are of one size", there,
+                         back);
+    }
+  }
+  return {};
+}
+
 /// The first field that makes no sense, as text; empty when all do.
 std::string first_problem(const PlanRequest& request) {
   const auto rank_in_range = [&](std::int32_t rank) { return rank >= 0 && rank < request.ranks; };
@@ -45,7 +82,7 @@ std::string first_problem(const PlanRequest& request) {
   if (request.average && !reduces(request.collective)) {
     return fmt::format("average = true, but {} reduces nothing", name_of(request.collective));
   }
-  return {};
+  return problem_of_blocks(request);
 }
 
 ErrorContext context_of(const PlanRequest& request) {
@@ -62,7 +99,8 @@ struct Builder {
 
 bool is_ring(const PlanRequest& request) noexcept {
   return request.collective == Collective::all_reduce || request.collective == Collective::reduce_scatter ||
-         request.collective == Collective::all_gather || request.collective == Collective::broadcast;
+         request.collective == Collective::all_gather || request.collective == Collective::broadcast ||
+         request.collective == Collective::all_gather_v || request.collective == Collective::reduce_scatter_v;
 }
 bool is_two_shot(const PlanRequest& request) noexcept {
   return request.collective == Collective::all_reduce || request.collective == Collective::reduce;
@@ -74,7 +112,8 @@ bool is_tree(const PlanRequest& request) noexcept {
 const std::array kBuilders = {
     Builder{"one_shot_packet", build_one_shot_packet,
             [](const PlanRequest& r) {
-              return r.collective != Collective::send_recv && packet_payload_bytes(r) <= kPacketBytes;
+              return r.collective != Collective::send_recv && r.collective != Collective::all_to_all_v &&
+                     packet_payload_bytes(r) <= kPacketBytes;
             }},
     Builder{"direct", build_direct, can_build_direct},
     Builder{"one_shot", build_one_shot,
@@ -130,6 +169,7 @@ Plan empty_plan(std::string_view name, const PlanRequest& request, ReductionOrde
   plan.bytes = request.bytes;
   plan.in_place = request.in_place;
   plan.average = request.average;
+  plan.blocks = request.blocks;
   plan.order = reduces(request.collective) ? order_if_reducing : ReductionOrder::none;
   plan.programs.assign(static_cast<std::size_t>(request.ranks), std::vector<Program>(1));
   return plan;
@@ -137,8 +177,9 @@ Plan empty_plan(std::string_view name, const PlanRequest& request, ReductionOrde
 
 void write_local(ProgramWriter& program, const PlanRequest& request) {
   // In place, the one rank's output is its input.
-  if (!request.in_place) program.copy(program.output(0), program.input(0), request.bytes);
-  if (request.average) program.scale(program.output(0), request.bytes);
+  const std::uint64_t bytes = has_blocks(request.collective) ? request.blocks[0] : request.bytes;
+  if (!request.in_place) program.copy(program.output(0), program.input(0), bytes);
+  if (request.average) program.scale(program.output(0), bytes);
 }
 
 bool can_build(std::string_view builder, const PlanRequest& request) noexcept {

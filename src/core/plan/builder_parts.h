@@ -15,6 +15,27 @@ inline bool needs_exchange(const PlanRequest& request) noexcept {
   return request.ranks > 1 && (request.bytes > 0 || request.collective == Collective::barrier);
 }
 
+/// Where the blocks of one rank's buffers lie: equal ones of `bytes`, or what request.blocks says.
+class Blocks {
+ public:
+  struct Block {
+    std::uint64_t begin = 0;
+    std::uint64_t bytes = 0;
+  };
+  Blocks(const PlanRequest& request, std::int32_t self);
+  /// Block `peer` of the input; of the output: all but all_to_all_v have one list only.
+  const Block& sent(std::int32_t peer) const noexcept { return sent_[static_cast<std::size_t>(peer)]; }
+  const Block& received(std::int32_t peer) const noexcept {
+    return (received_.empty() ? sent_ : received_)[static_cast<std::size_t>(peer)];
+  }
+
+ private:
+  std::vector<Block> sent_;
+  std::vector<Block> received_;
+};
+/// The longest block of a request.
+std::uint64_t longest_block(const PlanRequest& request) noexcept;
+
 /// The plan's frame: everything but the programs, one empty channel per rank.
 Plan empty_plan(std::string_view name, const PlanRequest& request, ReductionOrder order_if_reducing);
 
@@ -41,6 +62,8 @@ void write_programs(Plan& plan, const PlanRequest& request, Write write) {
 
 /// The pipelines that the builders of those names use; none when scratch is too small.
 std::optional<Pipeline> one_shot_pipeline(const PlanRequest& request) noexcept;
+/// Of all_to_all_v: what all pairs have in common; `length` is to be set to a pair's bytes.
+std::optional<Pipeline> pair_pipeline(const PlanRequest& request) noexcept;
 std::optional<Pipeline> two_shot_pipeline(const PlanRequest& request) noexcept;
 std::optional<Pipeline> ring_pipeline(const PlanRequest& request) noexcept;
 std::optional<Pipeline> tree_pipeline(const PlanRequest& request) noexcept;

@@ -21,22 +21,26 @@ struct PlanRequest {
   std::uint64_t scratch_bytes = 0;  ///< scratch available per rank; the plan uses at most this much
   std::uint64_t chunk_bytes = 0;    ///< preferred pipeline chunk, 0 = builder's choice
   std::int32_t only_rank = -1;      ///< build this rank's program only, the others stay empty; -1: all
+  /// As Plan::blocks; of all_to_all_v with only_rank that rank's row and then its column, which is all that a
+  /// rank knows. `bytes` is their sum.
+  std::vector<std::uint64_t> blocks = {};
 };
 
 /// One packet to everyone, every rank combines all packets in rank order. At most kPacketBytes.
 /// barrier, all_reduce, reduce, all_gather, gather, broadcast; reduce_scatter, all_to_all and scatter with
 /// the whole input in one packet.
 Plan build_one_shot_packet(const PlanRequest& request);
-/// Everyone publishes its whole input in its own scratch, chunk by chunk; everyone reads all it needs.
+/// Everyone publishes its whole input in its own scratch, chunk by chunk; everyone reads all it needs. Of
+/// all_to_all_v each pair is a pipeline of its own, so that no rank has to know other pairs' sizes.
 Plan build_one_shot(const PlanRequest& request);
 /// Reduce-scatter by blocks, then all-gather (reduce: gather) of the results. all_reduce, reduce.
 Plan build_two_shot(const PlanRequest& request);
-/// Neighbours pass chunks around a ring. all_reduce, all_gather, reduce_scatter, broadcast.
+/// Neighbours pass chunks around a ring. all_reduce, all_gather(_v), reduce_scatter(_v), broadcast.
 Plan build_ring(const PlanRequest& request);
 /// Binomial tree from or to the root, chunk by chunk. reduce, broadcast.
 Plan build_tree(const PlanRequest& request);
-/// From buffer to buffer, for requests that say that this can be: all collectives but barrier and send_recv,
-/// all_to_all not in place.
+/// From buffer to buffer, for requests that say that this can be: all collectives but barrier, send_recv and
+/// those with blocks of different sizes, all_to_all not in place.
 Plan build_direct(const PlanRequest& request);
 /// Chunks through the sender's scratch with credits. send_recv only.
 Plan build_point_to_point(const PlanRequest& request);

@@ -60,6 +60,19 @@ class OutcomeCheck {
           append(wanted, {plan_.bytes, pool.input_of(peer), 0});
         }
         break;
+      case Collective::all_gather_v:
+        for (std::int32_t peer = 0; peer < plan_.ranks; ++peer) {
+          append(wanted, {plan_.block_bytes(peer, peer), pool.input_of(peer), 0});
+        }
+        break;
+      case Collective::reduce_scatter_v:
+        append(wanted, {plan_.block_bytes(rank, rank), total_of_block(rank), plan_.input_begin(rank, rank)});
+        break;
+      case Collective::all_to_all_v:
+        for (std::int32_t peer = 0; peer < plan_.ranks; ++peer) {
+          append(wanted, {plan_.block_bytes(peer, rank), pool.input_of(peer), plan_.input_begin(peer, rank)});
+        }
+        break;
       case Collective::all_to_all:
         for (std::int32_t peer = 0; peer < plan_.ranks; ++peer) {
           append(wanted, {plan_.bytes, pool.input_of(peer), own_block});
@@ -137,8 +150,10 @@ class OutcomeCheck {
     for (std::int32_t rank = 0; rank < plan_.ranks; ++rank) {
       const std::vector<Piece> output = run_.output_of(rank);
       std::uint64_t at = 0;
-      const bool by_blocks = plan_.collective == Collective::reduce_scatter;
-      const std::uint64_t start = by_blocks ? static_cast<std::uint64_t>(rank) * plan_.bytes : 0;
+      const std::uint64_t start =
+          plan_.collective == Collective::reduce_scatter     ? static_cast<std::uint64_t>(rank) * plan_.bytes
+          : plan_.collective == Collective::reduce_scatter_v ? plan_.input_begin(rank, rank)
+                                                             : 0;
       for (const Piece& piece : output) {
         const std::uint64_t end = at + piece.bytes;
         if (auto problem = run_.expressions().problem_as_total(piece.expression, plan_.average);

@@ -13,6 +13,8 @@ constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 48;
 constexpr std::uint64_t kMostElementBytes = 4096;
 constexpr std::size_t kMostChannels = 64;
 
+std::string blocks_problem(const Plan& plan);
+
 std::string header_problem(const Plan& plan) {
   if (static_cast<int>(plan.collective) >= kCollectiveCount) {
     return fmt::format("collective {} does not exist", static_cast<int>(plan.collective));
@@ -58,6 +60,35 @@ std::string header_problem(const Plan& plan) {
   }
   if (plan.average && !reducing) {
     return fmt::format("average is true, but {} reduces nothing", name_of(plan.collective));
+  }
+  return blocks_problem(plan);
+}
+
+/// What is wrong with the sizes of blocks; empty when nothing is.
+std::string blocks_problem(const Plan& plan) {
+  const auto n = static_cast<std::size_t>(plan.ranks);
+  const bool pairs = plan.collective == Collective::all_to_all_v;
+  const std::size_t wanted = !has_blocks(plan.collective) ? 0 : pairs ? n * n : n;
+  if (plan.blocks.size() != wanted) {
+    return fmt::format("blocks has {} sizes, {} over {} ranks has {}", plan.blocks.size(),
+                       name_of(plan.collective), plan.ranks, wanted);
+  }
+  std::uint64_t sum = 0;
+  for (std::size_t i = 0; i < wanted; ++i) {
+    if (plan.blocks[i] % plan.element_bytes != 0 || plan.blocks[i] > kMostBytes) {
+      return fmt::format("blocks[{}] is {}, must be a multiple of element_bytes {} and at most {}", i,
+                         plan.blocks[i], plan.element_bytes, kMostBytes);
+    }
+    sum += plan.blocks[i];
+  }
+  if (wanted > 0 && sum != plan.bytes) {
+    return fmt::format("bytes is {}, must be the sum of all blocks, {}", plan.bytes, sum);
+  }
+  for (std::size_t i = 0; pairs && plan.in_place && i < n * n; ++i) {
+    const std::size_t back = i % n * n + i / n;
+    if (plan.blocks[i] == plan.blocks[back]) continue;
+    return fmt::format("blocks[{}] is {} and blocks[{}] {}, but in place both ways are of one size", i,
+                       plan.blocks[i], back, plan.blocks[back]);
   }
   return {};
 }

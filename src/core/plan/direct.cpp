@@ -71,6 +71,9 @@ class Direct {
           program_.copy(program_.output(0), program_.input(block(self_)), request_.bytes);
         }
         break;
+      case Collective::all_gather_v:
+      case Collective::reduce_scatter_v:
+      case Collective::all_to_all_v:
       case Collective::barrier:
       case Collective::send_recv:
         break;
@@ -142,6 +145,7 @@ class Direct {
 bool can_build_direct(const PlanRequest& request) noexcept {
   if (!request.direct || !needs_exchange(request)) return false;
   if (request.collective == Collective::barrier || request.collective == Collective::send_recv) return false;
+  if (has_blocks(request.collective)) return false;
   // In place, the blocks of an all_to_all would have to change places through something.
   return request.collective != Collective::all_to_all || !request.in_place;
 }

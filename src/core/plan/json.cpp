@@ -96,6 +96,19 @@ class Reader {
   Integer integer_or(std::string_view field, Integer otherwise) const {
     return has(field) ? integer<Integer>(field) : otherwise;
   }
+  std::vector<std::uint64_t> integers(std::string_view field) const {
+    const Json& value = required(field);
+    if (!value.is_array())
+      refuse(where(field), fmt::format("= {} is not a list", shown(value)), "write [...]");
+    std::vector<std::uint64_t> numbers;
+    for (const Json& item : value.items()) {
+      if (!item.is_int() || item.as_int() < 0)
+        refuse(fmt::format("{}[{}]", where(field), numbers.size()),
+               fmt::format("= {} is not a whole number from 0 on", shown(item)), "write one");
+      numbers.push_back(static_cast<std::uint64_t>(item.as_int()));
+    }
+    return numbers;
+  }
   bool boolean_or(std::string_view field, bool otherwise) const {
     if (!has(field)) return otherwise;
     const Json& value = required(field);
@@ -278,6 +291,11 @@ std::string to_json(const Plan& plan) {
   field("ranks", plan.ranks);
   field("root", plan.root);
   field("element_bytes", plan.element_bytes);
+  if (has_blocks(plan.collective)) {
+    Json blocks = Json::array();
+    for (std::uint64_t bytes : plan.blocks) blocks.push_back(bytes);
+    field("blocks", blocks);
+  }
   field("bytes", plan.bytes);
   field("scratch_bytes", plan.scratch_bytes);
   field("in_place", plan.in_place);
@@ -298,7 +316,7 @@ Plan plan_from_json(std::string_view text) {
   const Json json = Json::parse(text, "plan");
   const Reader reader(json, "");
   reader.allow_only({"name", "comment", "collective", "ranks", "root", "element_bytes", "bytes",
-                     "scratch_bytes", "in_place", "average", "direct", "order", "programs"});
+                     "scratch_bytes", "in_place", "average", "direct", "order", "blocks", "programs"});
   Plan plan;
   plan.name = reader.string("name");
   plan.collective = reader.named<Collective>("collective", kCollectiveCount);
@@ -311,6 +329,16 @@ Plan plan_from_json(std::string_view text) {
   plan.average = reader.boolean_or("average", false);
   plan.direct = reader.boolean_or("direct", false);
   plan.order = reader.named<ReductionOrder>("order", kReductionOrderCount);
+  if (has_blocks(plan.collective)) {
+    plan.blocks = reader.integers("blocks");
+    const auto n = static_cast<std::size_t>(plan.ranks);
+    const std::size_t wanted = plan.collective == Collective::all_to_all_v ? n * n : n;
+    if (plan.blocks.size() != wanted)
+      refuse("blocks", fmt::format("has {} sizes for {} ranks", plan.blocks.size(), plan.ranks),
+             fmt::format("write {}", wanted));
+  } else if (reader.has("blocks")) {
+    refuse("blocks", fmt::format("is no field of {}", name_of(plan.collective)), "remove it");
+  }
 
   for (const Json& rank : list(reader.required("programs"), "programs")) {
     const std::size_t r = plan.programs.size();

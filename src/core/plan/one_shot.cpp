@@ -14,7 +14,11 @@ constexpr std::uint8_t kCredit = 1;
 class OneShot {
  public:
   OneShot(ProgramWriter& program, const PlanRequest& request, const Pipeline& pipeline) noexcept
-      : program_(program), request_(request), pipeline_(pipeline), self_(program.rank()) {}
+      : program_(program),
+        request_(request),
+        pipeline_(pipeline),
+        self_(program.rank()),
+        blocks_(request, self_) {}
 
   void write() {
     switch (request_.collective) {
@@ -26,9 +30,11 @@ class OneShot {
         exchange([&](std::uint64_t k) { publish_input(k); }, [&](std::uint64_t k) { reduce_inputs(k); });
         break;
       case Collective::all_gather:
+      case Collective::all_gather_v:
         exchange([&](std::uint64_t k) { publish_input(k); }, [&](std::uint64_t k) { gather(k); });
         break;
       case Collective::reduce_scatter:
+      case Collective::reduce_scatter_v:
         exchange([&](std::uint64_t k) { publish_blocks(k); }, [&](std::uint64_t k) { reduce_block(k); });
         break;
       case Collective::all_to_all:
@@ -43,6 +49,9 @@ class OneShot {
         break;
       case Collective::scatter:
         scatter();
+        break;
+      case Collective::all_to_all_v:
+        exchange_pairs();
         break;
       case Collective::send_recv:
         break;
@@ -67,8 +76,10 @@ class OneShot {
     for (std::int32_t step = 1; step < request_.ranks; ++step) visit((self_ + step) % request_.ranks);
   }
 
-  std::uint64_t block(std::int32_t index) const noexcept {
-    return static_cast<std::uint64_t>(index) * request_.bytes;
+  std::uint64_t block(std::int32_t index) const noexcept { return blocks_.sent(index).begin; }
+  /// Bytes of chunk k of block `index`.
+  std::uint64_t bytes_of(std::int32_t index, std::uint64_t k) const noexcept {
+    return pipeline_.bytes(k, blocks_.sent(index).bytes);
   }
   /// Where `owner` publishes the piece for `reader` of chunk k: everyone's pieces but its own.
   std::uint64_t piece_for(std::int32_t owner, std::int32_t reader, std::uint64_t k) const noexcept {
@@ -78,7 +89,7 @@ class OneShot {
 
   void publish_input(std::uint64_t k) {
     program_.copy(program_.scratch(pipeline_.slot(k)), program_.input(pipeline_.offset(k)),
-                  pipeline_.bytes(k));
+                  bytes_of(self_, k));
   }
 
   void reduce_inputs(std::uint64_t k) {
@@ -88,21 +99,21 @@ class OneShot {
 
   void gather(std::uint64_t k) {
     const std::uint64_t offset = pipeline_.offset(k);
-    const std::uint64_t bytes = pipeline_.bytes(k);
     if (!request_.in_place) {
-      program_.copy(program_.output(block(self_) + offset), program_.input(offset), bytes);
+      program_.copy(program_.output(block(self_) + offset), program_.input(offset), bytes_of(self_, k));
     }
     for_peers([&](std::int32_t peer) {
+      // Also where the peer's block has ended: that it has come so far is what frees the slots.
       await(peer, k);
       program_.copy(program_.output(block(peer) + offset), ProgramWriter::scratch_of(peer, pipeline_.slot(k)),
-                    bytes);
+                    bytes_of(peer, k));
     });
   }
 
   void publish_blocks(std::uint64_t k) {
     for_peers([&](std::int32_t peer) {
       program_.copy(program_.scratch(piece_for(self_, peer, k)),
-                    program_.input(block(peer) + pipeline_.offset(k)), pipeline_.bytes(k));
+                    program_.input(block(peer) + pipeline_.offset(k)), bytes_of(peer, k));
     });
   }
 
@@ -132,8 +143,8 @@ class OneShot {
       await_if_peer(peer, k);
       operands.push_back(peer == self_ ? own : ProgramWriter::scratch_of(peer, slot_of(peer)));
     }
-    program_.reduce(result, operands, pipeline_.bytes(k));
-    if (request_.average) program_.scale(result, pipeline_.bytes(k));
+    program_.reduce(result, operands, bytes_of(self_, k));
+    if (request_.average) program_.scale(result, bytes_of(self_, k));
   }
 
   void await_if_peer(std::int32_t peer, std::uint64_t k) {
@@ -185,6 +196,44 @@ class OneShot {
     }
   }
 
+  /// all_to_all_v: a pipeline with credits from every rank to every other one, each as long as its pair's
+  /// block. Nobody waits in a cycle: what is published in round k needs what is collected in rounds before k,
+  /// and what is collected in round k needs what is published in rounds up to k.
+  void exchange_pairs() {
+    const auto pair = [&](const Blocks::Block& block) {
+      Pipeline own = pipeline_;
+      own.length = block.bytes;
+      return own;
+    };
+    std::uint64_t rounds = 0;
+    for_peers([&](std::int32_t peer) {
+      rounds = std::max({rounds, pair(blocks_.sent(peer)).chunks(), pair(blocks_.received(peer)).chunks()});
+    });
+    if (!request_.in_place) {
+      program_.copy(program_.output(blocks_.received(self_).begin), program_.input(block(self_)),
+                    blocks_.sent(self_).bytes);
+    }
+    for (std::uint64_t k = 0; k < rounds; ++k) {
+      for_peers([&](std::int32_t peer) {
+        const Pipeline out = pair(blocks_.sent(peer));
+        if (k >= out.chunks()) return;
+        const CreditRule credits{out.slots, out.chunks()};
+        if (auto credit = credits.needed(k)) program_.wait(peer, kCredit, credit);
+        program_.copy(program_.scratch(piece_for(self_, peer, k)),
+                      program_.input(block(peer) + out.offset(k)), out.bytes(k));
+        program_.signal(peer, kPublished, k + 1);
+      });
+      for_peers([&](std::int32_t peer) {
+        const Pipeline in = pair(blocks_.received(peer));
+        if (k >= in.chunks()) return;
+        await(peer, k);
+        program_.copy(program_.output(blocks_.received(peer).begin + in.offset(k)),
+                      ProgramWriter::scratch_of(peer, piece_for(peer, self_, k)), in.bytes(k));
+        if (auto credit = CreditRule{in.slots, in.chunks()}.given(k)) program_.signal(peer, kCredit, credit);
+      });
+    }
+  }
+
   void scatter() {
     const CreditRule credits{pipeline_.slots, pipeline_.chunks()};
     const std::int32_t root = request_.root;
@@ -212,6 +261,7 @@ class OneShot {
   const PlanRequest& request_;
   const Pipeline& pipeline_;
   const std::int32_t self_;
+  const Blocks blocks_;
 };
 
 }  // namespace
@@ -230,7 +280,12 @@ std::optional<Pipeline> one_shot_pipeline(const PlanRequest& request) noexcept {
       return one_way_pipeline(request, request.bytes, peers);
     case Collective::all_to_all:
     case Collective::reduce_scatter:
-      return symmetric_pipeline(request, request.bytes, peers);
+    case Collective::reduce_scatter_v:
+      return symmetric_pipeline(request, longest_block(request), peers);
+    case Collective::all_gather_v:
+      return symmetric_pipeline(request, longest_block(request), 1);
+    case Collective::all_to_all_v:
+      return pair_pipeline(request);
     default:
       return symmetric_pipeline(request, request.bytes, 1);
   }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/plan/pipeline.h"
 
+#include "core/plan/builder_parts.h"
+
 #include <numeric>
 
 namespace tugline::core {
@@ -62,6 +64,21 @@ std::optional<Pipeline> symmetric_pipeline(const PlanRequest& request, std::uint
   auto single = lay_out(request, length, pieces, 1, length);
   if (single && single->chunks() > 1) single.reset();
   return single;
+}
+
+std::optional<Pipeline> pair_pipeline(const PlanRequest& request) noexcept {
+  const auto pieces = static_cast<std::uint64_t>(request.ranks - 1);
+  const std::uint64_t wish = preferred_chunk(request, kLargestCachedChunkBytes * kDepth, pieces);
+  for (std::uint64_t slots : {4, 2, 1}) {
+    // All of scratch, whatever the sizes: a rank knows its own pairs' only.
+    auto pipeline = lay_out(request, wish * slots, pieces, slots, wish);
+    if (!pipeline || (pipeline->chunk < std::min(wish, kShortChunkBytes) && slots > 1)) continue;
+    pipeline->slots = slots;
+    pipeline->length = longest_block(request);
+    if (pipeline->chunks() > kMaxFlagValue) return std::nullopt;
+    return pipeline;
+  }
+  return std::nullopt;
 }
 
 std::optional<Pipeline> one_way_pipeline(const PlanRequest& request, std::uint64_t length,

@@ -16,8 +16,8 @@ std::string_view lookup(const std::array<std::string_view, N>& names, E value) n
 }
 
 constexpr std::array<std::string_view, kCollectiveCount> kCollectiveNames = {
-    "barrier",    "all_reduce", "all_gather", "reduce_scatter", "broadcast",
-    "all_to_all", "send_recv",  "reduce",     "gather",         "scatter"};
+    "barrier", "all_reduce", "all_gather", "reduce_scatter", "broadcast",        "all_to_all",  "send_recv",
+    "reduce",  "gather",     "scatter",    "all_gather_v",   "reduce_scatter_v", "all_to_all_v"};
 constexpr std::array<std::string_view, kStepKindCount> kStepKindNames = {
     "copy", "reduce", "put", "scale", "put_packet", "copy_packet", "reduce_packet", "signal", "wait"};
 constexpr std::array<std::string_view, kReductionOrderCount> kReductionOrderNames = {
@@ -70,10 +70,15 @@ std::uint64_t Plan::input_bytes(std::int32_t rank) const noexcept {
       return rank == root ? bytes : 0;
     case Collective::send_recv:
       return rank == 0 ? bytes : 0;
+    case Collective::all_gather_v:
+      return block_bytes(rank, rank);
+    case Collective::all_to_all_v:
+      return input_begin(rank, ranks);
     case Collective::all_reduce:
     case Collective::all_gather:
     case Collective::reduce:
     case Collective::gather:
+    case Collective::reduce_scatter_v:
       return bytes;
   }
   return 0;
@@ -93,13 +98,35 @@ std::uint64_t Plan::output_bytes(std::int32_t rank) const noexcept {
       return rank == root ? bytes : 0;
     case Collective::send_recv:
       return rank == 1 ? bytes : 0;
+    case Collective::reduce_scatter_v:
+      return block_bytes(rank, rank);
+    case Collective::all_to_all_v:
+      return output_begin(ranks, rank);
     case Collective::all_reduce:
     case Collective::reduce_scatter:
     case Collective::broadcast:
     case Collective::scatter:
+    case Collective::all_gather_v:
       return bytes;
   }
   return 0;
+}
+
+std::uint64_t Plan::block_bytes(std::int32_t from, std::int32_t to) const noexcept {
+  const auto row = collective == Collective::all_to_all_v ? static_cast<std::size_t>(from) : 0;
+  return blocks[row * static_cast<std::size_t>(ranks) + static_cast<std::size_t>(to)];
+}
+
+std::uint64_t Plan::input_begin(std::int32_t from, std::int32_t to) const noexcept {
+  std::uint64_t begin = 0;
+  for (std::int32_t before = 0; before < to; ++before) begin += block_bytes(from, before);
+  return begin;
+}
+
+std::uint64_t Plan::output_begin(std::int32_t from, std::int32_t to) const noexcept {
+  std::uint64_t begin = 0;
+  for (std::int32_t before = 0; before < from; ++before) begin += block_bytes(before, to);
+  return begin;
 }
 
 std::uint64_t Plan::shared_offset(Space space, std::int32_t rank) const noexcept {
@@ -111,6 +138,10 @@ std::uint64_t Plan::shared_offset(Space space, std::int32_t rank) const noexcept
     case Collective::reduce_scatter:
     case Collective::scatter:
       return space == Space::output ? own_block : 0;
+    case Collective::all_gather_v:
+      return space == Space::input ? input_begin(rank, rank) : 0;
+    case Collective::reduce_scatter_v:
+      return space == Space::output ? input_begin(rank, rank) : 0;
     default:
       return 0;
   }

@@ -38,18 +38,27 @@ enum class Collective : std::uint8_t {
   reduce,
   gather,
   scatter,
+  all_gather_v,      ///< as all_gather, each rank with a block of its own size
+  reduce_scatter_v,  ///< as reduce_scatter, likewise
+  all_to_all_v,      ///< as all_to_all, each pair with a block of its own size
 };
-inline constexpr int kCollectiveCount = 10;
+inline constexpr int kCollectiveCount = 13;
 std::string_view name_of(Collective collective) noexcept;
 /// True when contributions are combined by an operator.
 constexpr bool reduces(Collective collective) noexcept {
   return collective == Collective::all_reduce || collective == Collective::reduce_scatter ||
-         collective == Collective::reduce;
+         collective == Collective::reduce_scatter_v || collective == Collective::reduce;
 }
 /// True when one rank is the only one that has the input, or that gets the output.
 constexpr bool has_root(Collective collective) noexcept {
   return collective == Collective::broadcast || collective == Collective::reduce ||
          collective == Collective::gather || collective == Collective::scatter;
+}
+
+/// True when the ranks' blocks differ in size: Plan::blocks says how.
+constexpr bool has_blocks(Collective collective) noexcept {
+  return collective == Collective::all_gather_v || collective == Collective::reduce_scatter_v ||
+         collective == Collective::all_to_all_v;
 }
 
 /// Address spaces of a rank. `input` and `output` are the caller's buffers and only the rank itself may
@@ -150,6 +159,9 @@ struct Plan {
   bool average = false;             ///< results are divided by `ranks`: for the operator avg and only for it
   bool direct = false;              ///< ranks touch each other's inputs and outputs, see below
   ReductionOrder order = ReductionOrder::none;
+  /// Of collectives with blocks of different sizes, in bytes: [rank], of all_to_all_v [from * ranks + to].
+  /// Blocks lie in a buffer one behind the other.
+  std::vector<std::uint64_t> blocks;
   std::vector<std::vector<Program>> programs;  ///< [rank][channel]
 
   // `bytes` counts, per rank, with n ranks (in brackets: the in-place form):
@@ -162,9 +174,19 @@ struct Plan {
   //   scatter:        root's input = n * bytes, output = bytes   (at the root, as reduce_scatter)
   //   all_to_all:     input = output = n * bytes                 (same buffer)
   //   send_recv:      sender's input = receiver's output = bytes
+  // With blocks of different sizes `bytes` is the sum of all of them, and (in brackets as above):
+  //   all_gather_v:     input = blocks[rank], output = bytes
+  //   reduce_scatter_v: input = bytes, output = blocks[rank]
+  //   all_to_all_v:     input = row `rank`, output = column `rank`  (same buffer, if row and column are
+  //   equal)
   /// Input that a rank has; 0 where it has none.
   std::uint64_t input_bytes(std::int32_t rank) const noexcept;
   std::uint64_t output_bytes(std::int32_t rank) const noexcept;
+  /// Size of the block that `from` has for `to` (of all_gather_v and reduce_scatter_v: block `to`), and where
+  /// it begins in the input of `from`; in the output of `to` it begins at output_begin.
+  std::uint64_t block_bytes(std::int32_t from, std::int32_t to) const noexcept;
+  std::uint64_t input_begin(std::int32_t from, std::int32_t to) const noexcept;
+  std::uint64_t output_begin(std::int32_t from, std::int32_t to) const noexcept;
   /// In place, where input and output of `rank` begin in the buffer that they share.
   std::uint64_t shared_offset(Space space, std::int32_t rank) const noexcept;
   /// True when input and output of `rank` share a buffer in this plan.

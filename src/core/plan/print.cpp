@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace tugline::core {
 
 namespace {
@@ -62,6 +64,10 @@ std::string print(const Plan& plan) {
   }
   std::string text = fmt::format("{} {}: {} ranks, {} bytes, elements of {} bytes", plan.name,
                                  name_of(plan.collective), plan.ranks, plan.bytes, plan.element_bytes);
+  if (has_blocks(plan.collective) && !plan.blocks.empty()) {
+    const auto [least, most] = std::minmax_element(plan.blocks.begin(), plan.blocks.end());
+    text += fmt::format(" in blocks of {} to {}", *least, *most);
+  }
   if (has_root(plan.collective)) text += fmt::format(", root {}", plan.root);
   if (plan.in_place) text += ", in place";
   if (plan.direct) text += ", direct";

@@ -33,6 +33,7 @@ class Ring {
         previous_((self_ + request.ranks - 1) % request.ranks),
         next_((self_ + 1) % request.ranks),
         turns_(items_per_round(request)),
+        blocks_(request, self_),
         credits_{pipeline.slots, pipeline.chunks() * static_cast<std::uint64_t>(turns_)} {}
 
   void write() {
@@ -70,22 +71,24 @@ class Ring {
   }
   Piece piece_of(std::int32_t block, std::uint64_t round) const noexcept {
     const std::uint64_t offset = pipeline_.offset(round);
-    const std::uint64_t start = static_cast<std::uint64_t>(block) * request_.bytes;
+    const Blocks::Block& whole = blocks_.sent(block);
     switch (request_.collective) {
       case Collective::all_reduce: {
         const ByteRange range = block_of(request_.bytes, request_.element_bytes, request_.ranks, block);
         return {range.begin + offset, range.begin + offset, pipeline_.bytes(round, range.bytes())};
       }
       case Collective::reduce_scatter:
-        return {start + offset, offset, pipeline_.bytes(round)};
+      case Collective::reduce_scatter_v:
+        return {whole.begin + offset, offset, pipeline_.bytes(round, whole.bytes)};
       default:
-        return {offset, start + offset, pipeline_.bytes(round)};
+        return {offset, whole.begin + offset, pipeline_.bytes(round, whole.bytes)};
     }
   }
 
   template <class ItemOf>
   void take_turn(std::uint64_t round, std::int32_t turn, ItemOf item_of) {
-    const bool gathers = request_.collective == Collective::all_gather;
+    const bool gathers =
+        request_.collective == Collective::all_gather || request_.collective == Collective::all_gather_v;
     const Piece piece = piece_of(block_before(gathers ? turn : turn + 1), round);
     const bool reads = turn > 0;
     const bool writes = turn < turns_;
@@ -155,6 +158,7 @@ class Ring {
   const std::int32_t previous_;
   const std::int32_t next_;
   const std::int32_t turns_;
+  const Blocks blocks_;
   const CreditRule credits_;
 };
 
@@ -163,7 +167,7 @@ class Ring {
 std::optional<Pipeline> ring_pipeline(const PlanRequest& request) noexcept {
   if (!needs_exchange(request)) return Pipeline{.slots = 0};
   if (request.collective == Collective::broadcast) return one_way_pipeline(request, request.bytes);
-  std::uint64_t length = request.bytes;
+  std::uint64_t length = longest_block(request);
   if (request.collective == Collective::all_reduce) {
     length =
         std::max(block_of(request.bytes, request.element_bytes, request.ranks, 0).bytes(),

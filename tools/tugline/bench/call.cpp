@@ -41,6 +41,13 @@ void issue(Communicator& communicator, const Call& call, Target target) {
       return communicator.scatter(call.send, call.recv, call.count, call.type, call.root, target);
     case Collective::all_to_all:
       return communicator.all_to_all(call.send, call.recv, call.count, call.type, target);
+    case Collective::all_gather_v:
+      return communicator.all_gather_v(call.send, call.recv, call.blocks, call.type, target);
+    case Collective::reduce_scatter_v:
+      return communicator.reduce_scatter_v(call.send, call.recv, call.blocks, call.type, call.op, target);
+    case Collective::all_to_all_v:
+      return communicator.all_to_all_v(call.send, call.blocks, call.displacements, call.recv, call.blocks,
+                                       call.displacements, call.type, target);
     case Collective::send_recv:
       return issue_send_recv(communicator, call, target);
   }

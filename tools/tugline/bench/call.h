@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "core/plan/plan.h"
 #include "tugline/communicator.h"
@@ -18,6 +19,10 @@ struct Call {
   DataType type = DataType::f32;
   ReduceOp op = ReduceOp::sum;
   int root = 0;
+  /// Of collectives with blocks of different sizes; of all_to_all_v those to and from each rank, which are of
+  /// one size, and where they begin.
+  std::vector<std::size_t> blocks = {};
+  std::vector<std::size_t> displacements = {};
 };
 
 /// Makes the call; `target` is empty (blocking) or a stream. send_recv sends to the next rank and receives

@@ -117,7 +117,15 @@ class Bench {
              .count = shape_.count,
              .type = line_.type,
              .op = line_.op,
-             .root = options_.root};
+             .root = options_.root,
+             .blocks = shape_.blocks};
+    if (options_.collective != core::Collective::all_to_all_v) return;
+    std::size_t begin = 0;
+    for (int peer = 0; peer < world_.size(); ++peer) {
+      call_.blocks[static_cast<std::size_t>(peer)] = shape_.between(world_.rank(), peer);
+      call_.displacements.push_back(begin);
+      begin += call_.blocks[static_cast<std::size_t>(peer)];
+    }
   }
 
   /// The call in the measured form, done when it returns.

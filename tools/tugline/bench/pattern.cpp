@@ -200,6 +200,16 @@ void fill_input(const PatternRequest& r, std::byte* input) {
   std::size_t width = size_of(r.type);
   Table table = input_table(r, r.rank);
   bool blocks = r.shape.send_count != r.shape.count;
+  if (r.collective == Collective::all_gather_v)
+    return write_run(table, width, 0, r.shape.blocks[static_cast<std::size_t>(r.rank)], input);
+  if (r.collective == Collective::all_to_all_v) {
+    for (int to = 0; to < r.ranks; ++to) {
+      const std::uint64_t count = r.shape.between(r.rank, to);
+      write_run(table, width, phase_of(to, r.shape.count), count, input);
+      input += count * width;
+    }
+    return;
+  }
   if (!blocks) return write_run(table, width, 0, r.shape.send_count, input);
   for (int block = 0; block < r.ranks; ++block) {
     auto start = static_cast<std::uint64_t>(block) * r.shape.count;
@@ -218,6 +228,24 @@ std::uint64_t count_wrong(const PatternRequest& r, const std::byte* output) {
     case Collective::reduce_scatter:
       // One rank alone has a single block, which starts the period.
       return compare_run(reduced_table(r), width, phase_of(r.rank, count), count, output);
+    case Collective::reduce_scatter_v: {
+      const std::uint64_t phase = r.shape.begin_of(r.rank) % kPeriod;
+      return compare_run(reduced_table(r), width, phase, r.shape.blocks[static_cast<std::size_t>(r.rank)],
+                         output);
+    }
+    case Collective::all_gather_v:
+    case Collective::all_to_all_v: {
+      const bool pairs = r.collective == Collective::all_to_all_v;
+      std::uint64_t wrong = 0;
+      for (int from = 0; from < r.ranks; ++from) {
+        const std::uint64_t length =
+            pairs ? r.shape.between(from, r.rank) : r.shape.blocks[static_cast<std::size_t>(from)];
+        wrong +=
+            compare_run(input_table(r, from), width, pairs ? phase_of(r.rank, count) : 0, length, output);
+        output += length * width;
+      }
+      return wrong;
+    }
     case Collective::broadcast:
       return compare_run(input_table(r, r.root), width, 0, count, output);
     case Collective::send_recv:

@@ -29,7 +29,17 @@ std::vector<std::uint64_t> sizes_of(const BenchOptions& options) {
   return sizes;
 }
 
-Shape shape_of(Collective collective, std::uint64_t bytes, std::uint64_t element_bytes, int ranks) noexcept {
+std::uint64_t Shape::begin_of(int index) const noexcept {
+  std::uint64_t begin = 0;
+  for (int block = 0; block < index; ++block) begin += blocks[static_cast<std::size_t>(block)];
+  return begin;
+}
+
+std::uint64_t Shape::between(int from, int to) const noexcept {
+  return blocks[(static_cast<std::size_t>(from) + static_cast<std::size_t>(to)) % blocks.size()];
+}
+
+Shape shape_of(Collective collective, std::uint64_t bytes, std::uint64_t element_bytes, int ranks) {
   auto n = static_cast<std::uint64_t>(ranks);
   std::uint64_t elements = bytes / element_bytes;
   Shape shape;
@@ -38,6 +48,9 @@ Shape shape_of(Collective collective, std::uint64_t bytes, std::uint64_t element
       return shape;
     case Collective::all_reduce:
     case Collective::reduce:
+    case Collective::all_gather_v:
+    case Collective::reduce_scatter_v:
+    case Collective::all_to_all_v:
     case Collective::broadcast:
     case Collective::send_recv:
       shape.count = shape.send_count = shape.recv_count = elements;
@@ -56,6 +69,15 @@ Shape shape_of(Collective collective, std::uint64_t bytes, std::uint64_t element
       shape.count = elements / n;
       shape.send_count = shape.recv_count = shape.count * n;
       break;
+  }
+  if (core::has_blocks(collective)) {
+    // Block i is as long as 2 i + 1 of n * n parts, so that all of them have `elements` together.
+    std::uint64_t begin = 0;
+    for (std::uint64_t i = 1; i <= n; ++i) {
+      const std::uint64_t end = elements / (n * n) * (i * i) + elements % (n * n) * (i * i) / (n * n);
+      shape.blocks.push_back(end - begin);
+      begin = end;
+    }
   }
   shape.bytes = std::max(shape.send_count, shape.recv_count) * element_bytes;
   return shape;
@@ -84,11 +106,13 @@ std::vector<std::string> notes_on_sizes(const BenchOptions& options, int ranks) 
 }
 
 std::uint64_t in_place_send_offset(Collective collective, const Shape& shape, int rank) noexcept {
+  if (collective == Collective::all_gather_v) return shape.begin_of(rank);
   const bool own_block = collective == Collective::all_gather || collective == Collective::gather;
   return own_block ? shape.count * static_cast<std::uint64_t>(rank) : 0;
 }
 
 std::uint64_t in_place_recv_offset(Collective collective, const Shape& shape, int rank) noexcept {
+  if (collective == Collective::reduce_scatter_v) return shape.begin_of(rank);
   const bool own_block = collective == Collective::reduce_scatter || collective == Collective::scatter;
   return own_block ? shape.count * static_cast<std::uint64_t>(rank) : 0;
 }
@@ -111,6 +135,9 @@ double bus_factor(Collective collective, int ranks) noexcept {
     case Collective::all_to_all:
     case Collective::gather:
     case Collective::scatter:
+    case Collective::all_gather_v:
+    case Collective::reduce_scatter_v:
+    case Collective::all_to_all_v:
       return (n - 1) / n;
     case Collective::broadcast:
     case Collective::reduce:

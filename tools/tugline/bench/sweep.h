@@ -2,6 +2,7 @@
 // Which sizes a bench runs over, and what a size means for each collective: nccl-tests' conventions.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -19,10 +20,16 @@ struct Shape {
   std::uint64_t send_count = 0;  ///< elements read per rank (by those that send)
   std::uint64_t recv_count = 0;  ///< elements written per rank (by those that receive)
   std::uint64_t bytes = 0;       ///< of the larger of the two buffers: the column "size"
+  /// With blocks of different sizes, their counts: block i of all_gather_v and reduce_scatter_v; of
+  /// all_to_all_v rank i has blocks[(i + j) mod n] for rank j.
+  std::vector<std::size_t> blocks = {};
+  /// Elements from the start of `blocks` to block `index`.
+  std::uint64_t begin_of(int index) const noexcept;
+  /// What `from` has for `to`.
+  std::uint64_t between(int from, int to) const noexcept;
 };
 /// The shape whose larger buffer has at most `bytes`.
-Shape shape_of(core::Collective collective, std::uint64_t bytes, std::uint64_t element_bytes,
-               int ranks) noexcept;
+Shape shape_of(core::Collective collective, std::uint64_t bytes, std::uint64_t element_bytes, int ranks);
 
 /// One note per type, where sizes do not hold whole counts and are measured as smaller ones.
 std::vector<std::string> notes_on_sizes(const BenchOptions& options, int ranks);
