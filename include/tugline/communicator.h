@@ -80,19 +80,20 @@ class TUGLINE_EXPORT Communicator {
   std::uint64_t epoch() const noexcept;
   const std::string& name() const noexcept;
 
-  /// output[i] = op over all ranks of input[i]. `send == recv` is in place.
-  void all_reduce(const void* send, void* recv, std::size_t count, DataType type, ReduceOp op,
+  /// output[i] = op over all ranks of input[i]. `send == recv` is in place. Here and below `op` is a
+  /// ReduceOp, or Reduction::pre_mul_sum(factor).
+  void all_reduce(const void* send, void* recv, std::size_t count, DataType type, Reduction op,
                   Target target = {});
   /// recv holds size() blocks of `count` elements, block r from rank r. In place: send == recv + rank() *
   /// count.
   void all_gather(const void* send, void* recv, std::size_t count, DataType type, Target target = {});
   /// send holds size() blocks of `count` elements; recv = op over all ranks of block rank(). In place: recv
   /// == send + rank() * count.
-  void reduce_scatter(const void* send, void* recv, std::size_t count, DataType type, ReduceOp op,
+  void reduce_scatter(const void* send, void* recv, std::size_t count, DataType type, Reduction op,
                       Target target = {});
   /// At the root, recv[i] = op over all ranks of send[i]; the others' recv is not touched and may be null. In
   /// place: send == recv at the root.
-  void reduce(const void* send, void* recv, std::size_t count, DataType type, ReduceOp op, int root,
+  void reduce(const void* send, void* recv, std::size_t count, DataType type, Reduction op, int root,
               Target target = {});
   /// At the root, recv holds size() blocks of `count` elements, block r from rank r; the others' recv is not
   /// touched and may be null. In place: send == recv + root * count at the root.
@@ -114,7 +115,7 @@ class TUGLINE_EXPORT Communicator {
   /// As reduce_scatter, with blocks of different sizes, likewise. In place: recv == send + the counts before
   /// rank().
   void reduce_scatter_v(const void* send, void* recv, std::span<const std::size_t> counts, DataType type,
-                        ReduceOp op, Target target = {});
+                        Reduction op, Target target = {});
   /// Rank r gets send_counts[r] elements from send + send_displacements[r]; recv_counts[r] elements of rank r
   /// come to recv + recv_displacements[r], where blocks do not overlap. What r sends to this rank must be
   /// what this rank expects of r: a difference is Error{mismatch} on every rank. In place: send == recv with
@@ -131,11 +132,11 @@ class TUGLINE_EXPORT Communicator {
 
   /// The same in place, for anything with contiguous elements: a Buffer, std::span, std::vector, array.
   template <ElementRange Elements>
-  void all_reduce(Elements&& inout, ReduceOp op, Target target = {}) {
+  void all_reduce(Elements&& inout, Reduction op, Target target = {}) {
     all_reduce(std::data(inout), std::data(inout), std::size(inout), kDataTypeOf<Elements>, op, target);
   }
   template <ElementRange Elements>
-  void reduce(Elements&& inout, ReduceOp op, int root, Target target = {}) {
+  void reduce(Elements&& inout, Reduction op, int root, Target target = {}) {
     reduce(std::data(inout), std::data(inout), std::size(inout), kDataTypeOf<Elements>, op, root, target);
   }
   template <ElementRange Elements>

@@ -50,6 +50,45 @@ constexpr std::string_view name_of(ReduceOp op) noexcept {
   return static_cast<std::size_t>(op) < kReduceOpCount ? kNames[static_cast<std::size_t>(op)] : "?";
 }
 
+/// How contributions are combined: by an operator, or as the sum of contributions that each rank first
+/// multiplies by a factor of its own (what NCCL makes by ncclRedOpCreatePreMulSum). A value; converts from
+/// ReduceOp.
+class Reduction {
+ public:
+  constexpr Reduction(ReduceOp op) noexcept : op_(op) {}
+  /// This rank's contribution counts `factor` times; ranks may name different factors. For element types of
+  /// integers the factor is an integer that the type can hold, and products wrap as sums do; f16, bf16 and
+  /// f32 multiply in f32, and the product is rounded to the type before the sum.
+  template <class Factor>
+  requires std::is_arithmetic_v<Factor>
+  static constexpr Reduction pre_mul_sum(Factor factor) noexcept {
+    Reduction reduction(ReduceOp::sum);
+    if constexpr (std::is_integral_v<Factor>) {
+      reduction.kind_ = factor < 0 ? FactorKind::negative : FactorKind::natural;
+      reduction.integer_ = static_cast<std::uint64_t>(factor);
+    } else {
+      reduction.kind_ = FactorKind::real;
+    }
+    reduction.real_ = static_cast<double>(factor);
+    return reduction;
+  }
+
+  constexpr ReduceOp op() const noexcept { return op_; }
+  constexpr bool is_pre_multiplied() const noexcept { return kind_ != FactorKind::none; }
+  constexpr double factor() const noexcept { return real_; }
+  /// Of an integer factor, its 64 bits in two's complement.
+  constexpr bool is_integer() const noexcept { return kind_ != FactorKind::real; }
+  constexpr bool is_negative() const noexcept { return kind_ == FactorKind::negative; }
+  constexpr std::uint64_t integer_factor() const noexcept { return integer_; }
+
+ private:
+  enum class FactorKind : std::uint8_t { none, natural, negative, real };
+  ReduceOp op_;
+  FactorKind kind_ = FactorKind::none;
+  std::uint64_t integer_ = 0;  ///< two's complement
+  double real_ = 1;
+};
+
 /// Storage of an f16 or bf16 element where the compiler has no such type: the bits, no arithmetic.
 struct Float16 {
   std::uint16_t bits;

@@ -4,12 +4,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <numeric>
 
 #include "tugline/error.h"
 
 namespace tugline::comm {
 namespace {
+
+/// In a descriptor's kind, beside the operator.
+constexpr std::uint64_t kPreMultiplied = 0x800000;
 
 const std::byte* at(const void* base, std::uint64_t offset) noexcept {
   return static_cast<const std::byte*>(base) + offset;
@@ -167,6 +171,35 @@ bool Call::in_place(std::uint32_t rank) const noexcept {
   }
 }
 
+std::optional<std::uint64_t> factor_bits(const Call& call) noexcept {
+  const Reduction& factor = *call.factor;
+  const auto bits_of = [](auto value) {
+    std::uint64_t bits = 0;
+    std::memcpy(&bits, &value, sizeof(value));
+    return bits;
+  };
+  switch (call.type) {
+    case DataType::f64:
+      return bits_of(factor.factor());
+    case DataType::f16:
+    case DataType::bf16:
+    case DataType::f32:
+      return bits_of(static_cast<float>(factor.factor()));
+    default:
+      break;
+  }
+  if (!factor.is_integer()) return std::nullopt;
+  const bool is_signed =
+      call.type == DataType::i8 || call.type == DataType::i32 || call.type == DataType::i64;
+  const unsigned width = static_cast<unsigned>(size_of(call.type)) * 8;
+  const std::uint64_t integer = factor.integer_factor();
+  // What is left above the bits that the type has for a value: nothing, or the sign.
+  const std::uint64_t above = integer >> (width - 1) >> (is_signed ? 0 : 1);
+  const std::uint64_t sign = ~std::uint64_t{0} >> (width - 1);
+  const bool fits = factor.is_negative() ? is_signed && above == sign : above == 0;
+  return fits ? std::optional(integer) : std::nullopt;
+}
+
 Descriptor describe(const Call& call) noexcept {
   Descriptor descriptor;
   descriptor.kind = static_cast<std::uint64_t>(call.collective) + 1;
@@ -181,6 +214,7 @@ Descriptor describe(const Call& call) noexcept {
       for (const std::size_t count : call.counts->send) descriptor.count = mix(descriptor.count ^ mix(count));
   }
   if (call.reduces()) descriptor.kind |= static_cast<std::uint64_t>(call.op) << 16;
+  if (call.factor) descriptor.kind |= kPreMultiplied;
   if (call.has_root()) descriptor.kind |= static_cast<std::uint64_t>(call.root) << 32;
   return descriptor;
 }
@@ -217,7 +251,8 @@ std::string to_text(const Descriptor& descriptor) {
   }
   text += name_of(static_cast<DataType>(descriptor.kind >> 8 & 0xff));
   if (core::reduces(collective))
-    text += fmt::format(", {}", name_of(static_cast<ReduceOp>(descriptor.kind >> 16 & 0xff)));
+    text += fmt::format(", {}{}", (descriptor.kind & kPreMultiplied) != 0 ? "pre-multiplied " : "",
+                        name_of(static_cast<ReduceOp>(descriptor.kind >> 16 & 0x7f)));
   if (core::has_root(collective)) text += fmt::format(", root {}", descriptor.kind >> 32);
   return text + ")";
 }
@@ -238,6 +273,10 @@ void validate(const Call& call, std::uint32_t rank, std::uint32_t ranks, const s
   if (call.reduces() && static_cast<int>(call.op) >= kReduceOpCount)
     refuse(fmt::format("operator {} is no ReduceOp", static_cast<int>(call.op)),
            "pass one of the ReduceOp values");
+  if (call.factor && !factor_bits(call))
+    refuse(
+        fmt::format("factor {} of a pre-multiplied sum is no {}", call.factor->factor(), name_of(call.type)),
+        "pass a factor that the element type can hold, for integers as an integer");
   if ((call.has_root() || call.is_message()) &&
       (call.root < 0 || call.root >= static_cast<std::int32_t>(ranks)))
     refuse(fmt::format("{} {} is outside 0..{}", call.is_message() ? "peer" : "root", call.root, ranks - 1),

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,7 +36,8 @@ struct Call {
   std::size_t count = 0;
   DataType type = DataType::u8;
   ReduceOp op = ReduceOp::sum;
-  std::int32_t root = 0;  ///< of a rooted collective; send_recv: the peer
+  std::optional<Reduction> factor;  ///< of a pre-multiplied sum; each rank's own business
+  std::int32_t root = 0;            ///< of a rooted collective; send_recv: the peer
   enum class Direction : std::uint8_t { none, send, receive };
   Direction direction = Direction::none;  ///< of a message
   std::uint64_t generation = 0;           ///< epoch the call was made in
@@ -67,6 +69,9 @@ constexpr bool is_agreement(const Descriptor& descriptor) noexcept {
   return (descriptor.kind & 0xff) == 0xff;
 }
 
+/// The factor as an element of the type in which `call.type` is multiplied (f32 for f16 and bf16), in the low
+/// bytes; none when the type cannot hold it.
+std::optional<std::uint64_t> factor_bits(const Call& call) noexcept;
 /// What must be equal on all ranks.
 Descriptor describe(const Call& call) noexcept;
 /// For a message: one count in which two calls of equal collective and type differ. `mine` of all_gather_v

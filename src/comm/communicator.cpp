@@ -12,14 +12,15 @@ namespace tugline {
 namespace {
 
 comm::Call make_call(core::Collective collective, const void* send, void* recv, std::size_t count,
-                     DataType type, ReduceOp op = ReduceOp::sum, int root = 0) {
+                     DataType type, Reduction op = ReduceOp::sum, int root = 0) {
   comm::Call call;
   call.collective = collective;
   call.send = send;
   call.recv = recv;
   call.count = count;
   call.type = type;
-  call.op = op;
+  call.op = op.op();
+  if (op.is_pre_multiplied()) call.factor = op;
   call.root = root;
   return call;
 }
@@ -29,7 +30,7 @@ std::vector<std::size_t> to_vector(std::span<const std::size_t> values) {
 }
 
 comm::Call make_call(core::Collective collective, const void* send, void* recv, comm::Counts counts,
-                     DataType type, ReduceOp op = ReduceOp::sum) {
+                     DataType type, Reduction op = ReduceOp::sum) {
   std::size_t sum = 0;
   for (const std::size_t count : counts.send) sum += count;
   for (const std::size_t count : counts.recv) sum += count;
@@ -53,7 +54,7 @@ const std::string& Communicator::name() const noexcept {
   return state_->name();
 }
 
-void Communicator::all_reduce(const void* send, void* recv, std::size_t count, DataType type, ReduceOp op,
+void Communicator::all_reduce(const void* send, void* recv, std::size_t count, DataType type, Reduction op,
                               Target target) {
   state_->submit(make_call(core::Collective::all_reduce, send, recv, count, type, op), target);
 }
@@ -62,8 +63,8 @@ void Communicator::all_gather(const void* send, void* recv, std::size_t count, D
   state_->submit(make_call(core::Collective::all_gather, send, recv, count, type), target);
 }
 
-void Communicator::reduce_scatter(const void* send, void* recv, std::size_t count, DataType type, ReduceOp op,
-                                  Target target) {
+void Communicator::reduce_scatter(const void* send, void* recv, std::size_t count, DataType type,
+                                  Reduction op, Target target) {
   state_->submit(make_call(core::Collective::reduce_scatter, send, recv, count, type, op), target);
 }
 
@@ -73,7 +74,7 @@ void Communicator::broadcast(const void* send, void* recv, std::size_t count, Da
                  target);
 }
 
-void Communicator::reduce(const void* send, void* recv, std::size_t count, DataType type, ReduceOp op,
+void Communicator::reduce(const void* send, void* recv, std::size_t count, DataType type, Reduction op,
                           int root, Target target) {
   state_->submit(make_call(core::Collective::reduce, send, recv, count, type, op, root), target);
 }
@@ -99,7 +100,7 @@ void Communicator::all_gather_v(const void* send, void* recv, std::span<const st
 }
 
 void Communicator::reduce_scatter_v(const void* send, void* recv, std::span<const std::size_t> counts,
-                                    DataType type, ReduceOp op, Target target) {
+                                    DataType type, Reduction op, Target target) {
   state_->submit(
       make_call(core::Collective::reduce_scatter_v, send, recv, {.send = to_vector(counts)}, type, op),
       target);

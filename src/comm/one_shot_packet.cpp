@@ -35,7 +35,13 @@ PacketResult run_one_shot_packet(Epoch& epoch, Board& board, WaitPlace& place, A
   const auto bytes =
       static_cast<std::size_t>(call.bytes()) * (call.collective == core::Collective::all_reduce);
   publish_descriptor(epoch, sequence, descriptor);
-  publish_packet(epoch, sequence, print, call.send, bytes);
+  const void* contribution = call.send;
+  alignas(8) std::byte multiplied[core::kPacketBytes];
+  if (call.factor && bytes != 0) {
+    multiply_kernel(call.type)(multiplied, call.send, call.count, *factor_bits(call));
+    contribution = multiplied;
+  }
+  publish_packet(epoch, sequence, print, contribution, bytes);
   if (anybody_sleeps(epoch.bank.header().sleepers))
     for (std::uint32_t peer = 0; peer < epoch.size; ++peer)
       if (peer != epoch.rank) ring(board.doorbells[epoch.originals[peer]]);

@@ -29,6 +29,10 @@ PlanRun::PlanRun(Epoch& epoch, Board& board, std::shared_ptr<const core::Plan> p
   if (call.reduces()) {
     reduce_ = reduce_kernel(call.type, call.op);
     scale_ = scale_kernel(call.type);
+    if (call.factor) {
+      multiply_ = multiply_kernel(call.type);
+      factor_ = *factor_bits(call);
+    }
   }
   if (message_) {
     const auto peer = static_cast<std::uint32_t>(call.root);
@@ -261,13 +265,13 @@ void PlanRun::execute(const core::Step& step) {
     case core::StepKind::copy:
     case core::StepKind::put: {
       auto* to = resolve(step.destination);
-      const auto* from = resolve(step.source);
+      const auto* from = resolve_operand(step.source, step.bytes);
       if (to != from) std::memcpy(to, from, step.bytes);
       break;
     }
     case core::StepKind::reduce:
-      operands_.assign({resolve(step.source), resolve(step.second)});
-      for (const core::Place& operand : step.more) operands_.push_back(resolve(operand));
+      operands_.assign({resolve_operand(step.source, step.bytes), resolve_operand(step.second, step.bytes)});
+      for (const core::Place& operand : step.more) operands_.push_back(resolve_operand(operand, step.bytes));
       reduce_(resolve(step.destination), operands_.data(), operands_.size(), step.bytes / element_bytes_);
       break;
     case core::StepKind::scale:
@@ -321,6 +325,15 @@ std::byte* PlanRun::resolve(const core::Place& place) const noexcept {
   return scratch + half_ + place.offset;
 }
 
+// In plans the input stands for a rank's contribution and nothing else, so whoever reads it there multiplies.
+const std::byte* PlanRun::resolve_operand(const core::Place& place, std::uint64_t bytes) {
+  const std::byte* from = resolve(place);
+  if (multiply_ == nullptr || place.space != core::Space::input || bytes == 0) return from;
+  multiplied_.resize(std::max<std::size_t>(multiplied_.size(), bytes));
+  multiply_(multiplied_.data(), from, bytes / element_bytes_, factor_);
+  return multiplied_.data();
+}
+
 std::atomic<std::uint64_t>& PlanRun::flag_here(std::int32_t peer, std::uint8_t flag) const noexcept {
   if (!message_) return epoch_.bank.flags(epoch_.rank, epoch_rank(peer)).words[flag];
   auto& line = call_.is_send() ? epoch_.bank.pair_flags_at_sender(pair_[0], pair_[1])
@@ -342,7 +355,7 @@ void PlanRun::wake(std::int32_t plan_rank) const noexcept {
 }
 
 void PlanRun::put_packet(const core::Step& step) {
-  publish_packet(epoch_, sequence_, fingerprint_, resolve(step.source), step.bytes);
+  publish_packet(epoch_, sequence_, fingerprint_, resolve_operand(step.source, step.bytes), step.bytes);
   if (anybody_sleeps(epoch_.bank.header().sleepers))
     for (std::int32_t peer = 0; peer < plan_->ranks; ++peer)
       if (peer != own_plan_rank()) ring(board_.doorbells[epoch_.originals[epoch_rank(peer)]]);

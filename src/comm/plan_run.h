@@ -47,6 +47,8 @@ class PlanRun {
   void finish();
 
   std::byte* resolve(const core::Place& place) const noexcept;
+  /// As resolve(), for what is read: this rank's input is multiplied first in a pre-multiplied sum.
+  const std::byte* resolve_operand(const core::Place& place, std::uint64_t bytes);
   std::atomic<std::uint64_t>& flag_here(std::int32_t peer, std::uint8_t flag) const noexcept;
   void raise(std::int32_t peer, std::uint8_t flag, std::uint32_t value, bool last) const noexcept;
   void put_packet(const core::Step& step);
@@ -74,6 +76,9 @@ class PlanRun {
   std::uint32_t fingerprint_ = 0;
   ReduceKernel reduce_ = nullptr;
   ScaleKernel scale_ = nullptr;
+  MultiplyKernel multiply_ = nullptr;  ///< of a pre-multiplied sum
+  std::uint64_t factor_ = 0;
+  std::vector<std::byte> multiplied_;  ///< input of the step at hand
   std::size_t element_bytes_ = 1;
   bool message_ = false;
   bool check_ = true;

@@ -256,7 +256,11 @@ Status CommunicatorState::run_alone(const Call& call) noexcept {
     to += call.counts->recv_displacements[0] * size_of(call.type);
     bytes = call.counts->send[0] * size_of(call.type);
   }
-  if (from != to) std::memmove(to, from, bytes);
+  if (call.factor) {
+    multiply_kernel(call.type)(to, from, call.count, *factor_bits(call));
+  } else if (from != to) {
+    std::memmove(to, from, bytes);
+  }
   return {};
 }
 

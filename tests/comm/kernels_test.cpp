@@ -210,6 +210,38 @@ TEST(Kernels, BFloatRoundsToNearestEvenAndKeepsNaN) {
   }
 }
 
+TEST(Kernels, MultiplyWrapsIntegersAndRoundsHalfOnce) {
+  const auto bits_of = [](auto value) {
+    std::uint64_t bits = 0;
+    std::memcpy(&bits, &value, sizeof(value));
+    return bits;
+  };
+  for (const auto* table : tables()) {
+    const auto multiply = [&](DataType type, void* to, const void* from, std::size_t count,
+                              std::uint64_t by) {
+      table->multiply[static_cast<int>(type)](to, from, count, by);
+    };
+    std::int8_t bytes[70];
+    for (int i = 0; i < 70; ++i) bytes[i] = static_cast<std::int8_t>(i);
+    multiply(DataType::i8, bytes, bytes, 70, bits_of(std::int8_t{-3}));
+    for (int i = 0; i < 70; ++i) EXPECT_EQ(bytes[i], static_cast<std::int8_t>(i * -3)) << i;
+    std::uint64_t wide = std::uint64_t{1} << 63;
+    multiply(DataType::u64, &wide, &wide, 1, 3);
+    EXPECT_EQ(wide, std::uint64_t{1} << 63);
+    double doubles[3] = {1, 2, 3};
+    multiply(DataType::f64, doubles, doubles, 3, bits_of(0.1));
+    EXPECT_EQ(doubles[2], 3 * 0.1);
+    // 1 + 2^-7 times 1.5 is 1.5 + 2^-7 + 2^-8, a tie that goes to even.
+    std::uint16_t bfloats[65];
+    for (auto& value : bfloats) value = 0x3f81;
+    multiply(DataType::bf16, bfloats, bfloats, 65, bits_of(1.5f));
+    EXPECT_EQ(bfloats[64], 0x3fc2);
+    std::uint16_t half = 0x3c00;
+    multiply(DataType::f16, &half, &half, 1, bits_of(0.25f));
+    EXPECT_EQ(half, 0x3400);
+  }
+}
+
 TEST(Kernels, ScaleRoundsTowardZero) {
   for (const auto* table : tables()) {
     std::int8_t bytes[3] = {-7, 7, -128};

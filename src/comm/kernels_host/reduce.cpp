@@ -66,6 +66,10 @@ ScaleKernel scale_kernel(DataType type) noexcept {
   return best().scale[static_cast<std::size_t>(type)];
 }
 
+MultiplyKernel multiply_kernel(DataType type) noexcept {
+  return best().multiply[static_cast<std::size_t>(type)];
+}
+
 const char* kernel_variant() noexcept {
   return best().name;
 }

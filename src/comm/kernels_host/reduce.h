@@ -17,10 +17,15 @@ using ReduceKernel = void (*)(void* destination, const void* const* operands, st
                               std::size_t count);
 /// destination[i] /= divisor; integers round toward zero.
 using ScaleKernel = void (*)(void* destination, std::size_t count, std::uint64_t divisor);
+/// destination[i] = source[i] * factor, an element in the low bytes of `factor` (f16, bf16: an f32); the
+/// destination may be the source. Integers wrap.
+using MultiplyKernel = void (*)(void* destination, const void* source, std::size_t count,
+                                std::uint64_t factor);
 
 /// The kernel for a type and operator; avg is summed here and scaled at the end.
 ReduceKernel reduce_kernel(DataType type, ReduceOp op) noexcept;
 ScaleKernel scale_kernel(DataType type) noexcept;
+MultiplyKernel multiply_kernel(DataType type) noexcept;
 /// "avx512", "avx2" or "baseline": the instruction set in use.
 const char* kernel_variant() noexcept;
 
@@ -29,6 +34,7 @@ struct KernelTable {
   const char* name;
   ReduceKernel reduce[kDataTypeCount][4];  ///< sum, prod, min, max
   ScaleKernel scale[kDataTypeCount];
+  MultiplyKernel multiply[kDataTypeCount];
 };
 /// Tables of all instruction sets this build has, baseline first; for tests. `count` gets their number; only
 /// those the processor can run are listed.

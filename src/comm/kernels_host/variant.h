@@ -232,6 +232,30 @@ void scale_coded(void* destination, Size count, std::uint64_t divisor) {
   }
 }
 
+template <class T>
+void multiply_plain(void* destination, const void* source, Size count, std::uint64_t factor) {
+  auto* to = static_cast<T*>(destination);
+  const auto* from = static_cast<const T*>(source);
+  T by;
+  __builtin_memcpy(&by, &factor, sizeof(by));
+  for (Size i = 0; i < count; ++i) to[i] = Prod::apply<T>(from[i], by);
+}
+
+template <class Codec>
+void multiply_coded(void* destination, const void* source, Size count, std::uint64_t factor) {
+  auto* to = static_cast<std::uint16_t*>(destination);
+  const auto* from = static_cast<const std::uint16_t*>(source);
+  float by;
+  __builtin_memcpy(&by, &factor, sizeof(by));
+  float x[kBlock];
+  for (Size at = 0; at < count; at += kBlock) {
+    const Size part = count - at < kBlock ? count - at : kBlock;
+    Codec::load(x, from + at, part);
+    for (Size i = 0; i < part; ++i) x[i] *= by;
+    Codec::store(to + at, x, part);
+  }
+}
+
 // Sums and products of signed types run on the unsigned type of their width.
 #define TUGLINE_PLAIN(Type, Wrapping)                                                   \
   {                                                                                     \
@@ -261,6 +285,9 @@ const KernelTable TUGLINE_VARIANT = {
     {scale_narrow<std::int8_t>, scale_narrow<std::uint8_t>, scale_narrow<std::int32_t>,
      scale_narrow<std::uint32_t>, scale_narrow<std::int64_t>, scale_plain<std::uint64_t>,
      scale_coded<HalfCodec>, scale_coded<BFloatCodec>, scale_plain<float>, scale_plain<double>},
+    {multiply_plain<std::uint8_t>, multiply_plain<std::uint8_t>, multiply_plain<std::uint32_t>,
+     multiply_plain<std::uint32_t>, multiply_plain<std::uint64_t>, multiply_plain<std::uint64_t>,
+     multiply_coded<HalfCodec>, multiply_coded<BFloatCodec>, multiply_plain<float>, multiply_plain<double>},
 };
 
 }  // namespace tugline::comm
