@@ -3,9 +3,10 @@
 //
 // Every call names its buffers, the number of elements, the type, and where it runs (`Target`): without one
 // it blocks and throws its own error; with a stream it is enqueued, never blocks the host, is capturable, and
-// its error becomes the stream's and the communicator's; with a Group it is collected and runs with the rest
-// of the group. A blocking call runs after the work that the communicator has enqueued on its device's
-// default stream only; order it against other streams by events.
+// its error becomes the stream's and the communicator's; with a Request it runs beside the caller, who waits
+// for it later; with a Group it is collected and runs with the rest of the group. A blocking call runs after
+// the work that the communicator has enqueued on its device's default stream only; order it against other
+// streams by events.
 //
 // All ranks make the same calls in the same order. A difference (collective, count, type, operator, root,
 // order) is Error{mismatch} on every rank, naming both ranks and both values. Communicators are handles:
@@ -32,7 +33,37 @@ namespace tugline {
 namespace comm {
 class CommunicatorState;
 class GroupState;
+class RequestState;
 }  // namespace comm
+
+/// An operation that goes on beside its caller, as MPI's non-blocking calls: `comm.all_reduce(..., request)`,
+/// other work, `request.wait()`. The buffers belong to the operation until it is done. Operations that one
+/// communicator has begun so run one after the other, in the order of the calls, on one thread that the
+/// communicator keeps for them, and need no help of the caller; what must go on at once, such as a send and a
+/// receive, goes into a Group. Blocking calls, agree(), split(), streams and groups that come later run
+/// behind them. Not thread-safe.
+class TUGLINE_EXPORT Request {
+ public:
+  Request() noexcept;
+  /// Waits for the operation: it uses the caller's buffers. Its error, if nobody has asked, stays the
+  /// communicator's.
+  ~Request();
+  Request(Request&&) noexcept;
+  Request& operator=(Request&&) noexcept;
+  /// True while an operation was begun whose end nobody has waited for.
+  bool valid() const noexcept { return state_ != nullptr; }
+  /// True when wait() would not block. Never blocks.
+  bool is_done() const noexcept;
+  /// Blocks until the operation is done, and throws its error if it has one. The request is empty afterwards.
+  void wait();
+
+  comm::RequestState* state() const noexcept { return state_.get(); }
+  /// For Communicator and Group. Throws invalid_usage when another operation is in flight.
+  void begin(std::shared_ptr<comm::RequestState> state);
+
+ private:
+  std::shared_ptr<comm::RequestState> state_;
+};
 
 /// Calls over one or many communicators that run together: none of them waits for another one to finish
 /// first, so a rank may send and receive at once, and one thread may drive several ranks. Not thread-safe.
@@ -46,6 +77,9 @@ class TUGLINE_EXPORT Group {
   void run();
   /// Enqueues all collected calls as one unit. The group is empty afterwards.
   void run(StreamRef stream);
+  /// Begins all collected calls as one operation that goes on beside the caller. They are of one
+  /// communicator.
+  void run(Request& request);
   std::size_t size() const noexcept;
   comm::GroupState& state() noexcept { return *state_; }
 
@@ -53,14 +87,16 @@ class TUGLINE_EXPORT Group {
   std::unique_ptr<comm::GroupState> state_;
 };
 
-/// Where a call runs: nowhere named (blocking), a stream, or a group.
+/// Where a call runs: nowhere named (blocking), a stream, a group, or beside the caller.
 class Target {
  public:
   Target() noexcept = default;
   Target(StreamRef stream) noexcept : device_(&stream.device()), stream_(stream.get()) {}
   Target(const Stream& stream) noexcept : Target(stream.ref()) {}
   Target(Group& group) noexcept : group_(&group) {}
-  bool blocking() const noexcept { return device_ == nullptr && group_ == nullptr; }
+  Target(Request& request) noexcept : request_(&request) {}
+  bool blocking() const noexcept { return device_ == nullptr && group_ == nullptr && request_ == nullptr; }
+  Request* request() const noexcept { return request_; }
   Group* group() const noexcept { return group_; }
   bool has_stream() const noexcept { return device_ != nullptr; }
   StreamRef stream() const noexcept { return {*device_, stream_}; }
@@ -69,6 +105,7 @@ class Target {
   Device* device_ = nullptr;
   std::uintptr_t stream_ = 0;
   Group* group_ = nullptr;
+  Request* request_ = nullptr;
 };
 
 class TUGLINE_EXPORT Communicator {

@@ -80,6 +80,8 @@ core::Decision CommunicatorState::decide(bool complete, core::RankSet& gone_set,
 
 Outcome CommunicatorState::agree() {
   const Call none;
+  drain_requests();
+  for (const auto& below : descendants()) below->drain_requests();
   const HeldFamily held(*this, kName);
   const auto epoch = epoch_;
   core::RankSet gone_set;

@@ -170,10 +170,28 @@ std::size_t Group::size() const noexcept {
 }
 
 void Group::run() {
+  for (const auto& entry : state_->calls) entry.communicator->drain_requests();
   comm::run_group(std::exchange(state_->calls, {}));
 }
 
+void Group::run(Request& request) {
+  auto calls = std::exchange(state_->calls, {});
+  if (calls.empty()) return;
+  const auto communicator = calls.front().communicator;
+  for (auto& entry : calls) {
+    if (entry.communicator != communicator)
+      throw Error(ErrorCode::invalid_usage,
+                  "a group that runs as a request has calls of several communicators",
+                  "make a group and a request for each communicator, or run the group on a stream");
+    // The request keeps it; a reference in the task could be the last one, dropped on its own stream.
+    entry.communicator =
+        std::shared_ptr<comm::CommunicatorState>(std::shared_ptr<void>(), communicator.get());
+  }
+  communicator->begin_request(request, [calls = std::move(calls)] { comm::run_group(calls); });
+}
+
 void Group::run(StreamRef stream) {
+  for (const auto& entry : state_->calls) entry.communicator->hold_back(stream);
   stream.launch([calls = std::exchange(state_->calls, {})]() -> Status {
     comm::run_group(calls);
     return {};

@@ -73,7 +73,8 @@ CommunicatorState::CommunicatorState(std::shared_ptr<broker::Client> client, Dev
     : client_(std::move(client)),
       device_(device),
       identity_(std::move(identity)),
-      control_(&client_->control()) {
+      control_(&client_->control()),
+      requests_(device) {
   register_for_naps();
   place_.own_core = identity_.own_core;
   waiting_decided_ = !identity_.members.empty();
@@ -179,7 +180,14 @@ void CommunicatorState::submit(Call call, const Target& target) {
     add_to_group(target.group()->state(), shared_from_this(), call);
     return;
   }
+  if (target.request() != nullptr) {
+    begin_request(*target.request(), [this, call] {
+      if (Status status = execute(call); !status.ok()) throw to_error(status, call);
+    });
+    return;
+  }
   if (target.has_stream()) {
+    requests_.hold_back(target.stream());
     // The task throws the whole error, so that the stream can tell it; the communicator keeps its status for
     // agree().
     target.stream().launch([self = shared_from_this(), call]() -> Status {
@@ -188,9 +196,17 @@ void CommunicatorState::submit(Call call, const Target& target) {
     });
     return;
   }
+  requests_.drain();
   const auto stream = device_.default_stream();
   auto task = [&]() -> Status { return execute(call); };
   if (Status status = device_.run(stream.get(), task); !status.ok()) throw to_error(status, call);
+}
+
+void CommunicatorState::begin_request(Request& request, std::function<void()> operation) {
+  if (request.valid() && !request.is_done())
+    throw Error(ErrorCode::invalid_usage, "the request's earlier operation is still running",
+                "call wait() first, or use another Request", {.communicator = name()});
+  request.begin(std::make_shared<RequestState>(shared_from_this(), requests_.launch(std::move(operation))));
 }
 
 Status CommunicatorState::execute(const Call& call) {

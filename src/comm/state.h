@@ -17,6 +17,7 @@
 #include "comm/group.h"
 #include "comm/one_shot_packet.h"
 #include "comm/plan_run.h"
+#include "comm/request.h"
 #include "comm/wait.h"
 #include "core/agreement.h"
 #include "tugline/communicator.h"
@@ -47,6 +48,11 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
 
   /// Checks the call and runs, enqueues or collects it.
   void submit(Call call, const Target& target);
+  /// Begins `operation`, which is of this communicator, beside the caller.
+  void begin_request(Request& request, std::function<void()> operation);
+  /// Requests so far end before what the caller does next.
+  void drain_requests() { requests_.drain(); }
+  void hold_back(StreamRef stream) { requests_.hold_back(stream); }
   Outcome agree();
   std::shared_ptr<CommunicatorState> split(int color, int key);
   void abort(std::string_view reason);
@@ -180,6 +186,7 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
     std::shared_ptr<const Counts> counts;
   };
   std::unordered_map<PlanKey, CachedPlan, PlanKeyHash> plans_;
+  RequestStream requests_;  // the last member: its thread uses the others
 };
 
 }  // namespace tugline::comm
