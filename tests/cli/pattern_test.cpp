@@ -99,6 +99,19 @@ Bytes moved(const PatternRequest& r, const std::vector<Bytes>& inputs) {
     output.insert(output.end(), input.begin() + static_cast<std::ptrdiff_t>(at),
                   input.begin() + static_cast<std::ptrdiff_t>(at + block));
   };
+  auto take_run = [&](int from, std::uint64_t first, std::uint64_t count) {
+    const auto& input = inputs[static_cast<std::size_t>(from)];
+    const std::size_t width = size_of(r.type);
+    output.insert(output.end(), input.begin() + static_cast<std::ptrdiff_t>(first * width),
+                  input.begin() + static_cast<std::ptrdiff_t>((first + count) * width));
+  };
+  for (int from = 0; core::has_blocks(r.collective) && from < r.ranks; ++from) {
+    if (r.collective == Collective::all_gather_v)
+      take_run(from, 0, r.shape.blocks[static_cast<std::size_t>(from)]);
+    std::uint64_t first = 0;
+    for (int to = 0; to < r.rank; ++to) first += r.shape.between(from, to);
+    if (r.collective == Collective::all_to_all_v) take_run(from, first, r.shape.between(from, r.rank));
+  }
   if (r.collective == Collective::broadcast) take(r.root, 0);
   if (r.collective == Collective::scatter) take(r.root, static_cast<std::size_t>(r.rank) * block);
   if (r.collective == Collective::send_recv) take((r.rank + r.ranks - 1) % r.ranks, 0);
@@ -110,8 +123,9 @@ Bytes moved(const PatternRequest& r, const std::vector<Bytes>& inputs) {
 }
 
 TEST(Pattern, AcceptsRightMovesAndCountsWrongElements) {
-  for (auto collective : {Collective::all_gather, Collective::broadcast, Collective::all_to_all,
-                          Collective::send_recv, Collective::gather, Collective::scatter}) {
+  for (auto collective :
+       {Collective::all_gather, Collective::broadcast, Collective::all_to_all, Collective::send_recv,
+        Collective::gather, Collective::scatter, Collective::all_gather_v, Collective::all_to_all_v}) {
     for (int ranks : {1, 2, 3, 5}) {
       for (int t = 0; t < kDataTypeCount; ++t) {
         auto request = request_of(collective, static_cast<DataType>(t), ReduceOp::sum, ranks, 50'000);
@@ -233,6 +247,13 @@ TEST(Sweep, ShapesAndFactorsFollowNcclTests) {
   EXPECT_DOUBLE_EQ(bus_factor(Collective::all_reduce, 4), 1.5);
   EXPECT_DOUBLE_EQ(bus_factor(Collective::all_gather, 4), 0.75);
   EXPECT_DOUBLE_EQ(bus_factor(Collective::broadcast, 4), 1);
+  auto uneven = shape_of(Collective::all_gather_v, 1024, 4, 3);
+  EXPECT_EQ(uneven.blocks, (std::vector<std::size_t>{28, 85, 143}));
+  EXPECT_EQ(uneven.begin_of(3), 256U);
+  EXPECT_EQ(in_place_send_offset(Collective::all_gather_v, uneven, 2), 113U);
+  EXPECT_EQ(in_place_recv_offset(Collective::reduce_scatter_v, uneven, 1), 28U);
+  EXPECT_EQ(uneven.between(1, 2), uneven.between(2, 1));
+  EXPECT_DOUBLE_EQ(bus_factor(Collective::all_to_all_v, 4), 0.75);
   EXPECT_DOUBLE_EQ(bus_factor(Collective::reduce, 4), 1);
   EXPECT_DOUBLE_EQ(bus_factor(Collective::gather, 4), 0.75);
   EXPECT_DOUBLE_EQ(bus_factor(Collective::scatter, 4), 0.75);

@@ -92,8 +92,9 @@ TEST(Plan, RefusesWhatNoBuilderMakes) {
 }
 
 TEST(Plan, HasOneForEveryCollectiveAsACommunicatorHas) {
-  for (std::string collective : {"barrier", "all_reduce", "all_gather", "reduce_scatter", "broadcast",
-                                 "all_to_all", "reduce", "gather", "scatter"}) {
+  for (std::string collective :
+       {"barrier", "all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "reduce",
+        "gather", "scatter", "all_gather_v", "reduce_scatter_v", "all_to_all_v"}) {
     auto ended = run_command({"plan", collective, "--np", "4", "--op", "avg", "--json"});
     EXPECT_EQ(ended.exit_code, 0) << collective << ended.error;
     EXPECT_EQ(json_of(ended)["plan"]["collective"].as_string(), collective);

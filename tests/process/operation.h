@@ -17,7 +17,14 @@ enum class Kind : std::uint8_t {
   all_to_all,
   barrier,
   ring_of_messages,  ///< a group: send to the next rank, receive from the one before
+  reduce,
+  gather,
+  scatter,
+  all_gather_v,
+  reduce_scatter_v,
+  all_to_all_v,
 };
+inline constexpr int kKindCount = 13;
 
 /// The same on all ranks.
 struct Draw {
@@ -44,6 +51,7 @@ class Operation {
  private:
   template <class T>
   bool is_right_as() const;
+  bool is_root() const noexcept { return self_ == draw_.salt % members_.size(); }
 
   Draw draw_;
   std::vector<std::uint32_t> members_;

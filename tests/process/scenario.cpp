@@ -54,7 +54,7 @@ std::vector<std::uint32_t> everyone(const Communicator& comm) {
 void check_all_collectives(Communicator& comm) {
   const auto members = everyone(comm);
   for (const std::size_t bytes : {4, 56, 60, 4096, 100'000, 3'000'004})
-    for (int kind = 0; kind <= static_cast<int>(Kind::ring_of_messages); ++kind)
+    for (int kind = 0; kind < kKindCount; ++kind)
       for (const auto type : {DataType::f32, DataType::i32}) {
         const Draw draw{static_cast<Kind>(kind), type, bytes, bytes % 13};
         Operation operation(draw, members, static_cast<std::uint32_t>(comm.rank()));
@@ -282,7 +282,7 @@ void leave_at_once(Job& job, const Arguments& arguments) {
   auto comm = job.communicator();
   const auto bytes = std::stoul(arguments.at(0));
   const auto members = everyone(comm);
-  for (int kind = 0; kind <= static_cast<int>(Kind::ring_of_messages); ++kind) {
+  for (int kind = 0; kind < kKindCount; ++kind) {
     Operation operation({static_cast<Kind>(kind), DataType::f32, bytes, 3}, members,
                         static_cast<std::uint32_t>(comm.rank()));
     auto part = comm.split(0, 0);
