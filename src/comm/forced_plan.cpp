@@ -9,6 +9,12 @@
 namespace tugline::comm {
 
 void force_plan(Communicator& communicator, core::Plan plan, PlanTrust trust) {
+  if (core::has_blocks(plan.collective))
+    throw Error(
+        ErrorCode::unsupported,
+        fmt::format("plan {} is of {}: a plan from outside has sizes of its own, and the callers others",
+                    plan.name, core::name_of(plan.collective)),
+        "prove it by tugline plan --check, and name a builder by TUGLINE_PLAN to run one");
   const auto result = trust == PlanTrust::checked ? core::check(plan) : core::check_structure(plan);
   if (!result.ok)
     throw Error(ErrorCode::invalid_argument, fmt::format("plan {}: {}", plan.name, result.problem),

@@ -325,7 +325,10 @@ std::shared_ptr<const core::Plan> CommunicatorState::plan_for(const Call& call, 
     request.bytes = std::accumulate(request.blocks.begin(), request.blocks.end(), std::uint64_t{0});
   }
   const Descriptor descriptor = describe(call);
-  const PlanKey key{descriptor.kind & ~std::uint64_t{0xff0000}, descriptor.count,
+  // With counts only a place to look: same_counts() decides.
+  std::uint64_t sizes = descriptor.count;
+  for (const std::uint64_t bytes : request.blocks) sizes = (sizes ^ bytes) * 0x9e3779b97f4a7c15u;
+  const PlanKey key{descriptor.kind & ~std::uint64_t{0xff0000}, sizes,
                     static_cast<std::uint64_t>(request.in_place) |
                         static_cast<std::uint64_t>(request.average) << 1 |
                         static_cast<std::uint64_t>(call.is_send()) << 2};

@@ -133,6 +133,21 @@ TEST(PlanJson, ErrorsNameFieldStepAndValue) {
               HasSubstr("programs[0][0] = {} is not a list"));
 }
 
+TEST(PlanJson, BlocksAreReadWhereTheyBelong) {
+  const auto with = [](const char* collective, const char* blocks) {
+    return error_of(
+        std::string(R"({"name": "x", "collective": ")") + collective +
+        R"(", "ranks": 2, "element_bytes": 1, "bytes": 8, "order": "none", "programs": [[], []])" + blocks +
+        "}");
+  };
+  EXPECT_EQ(with("all_gather_v", R"(, "blocks": [3, 5])"), "accepted");
+  EXPECT_THAT(with("all_gather_v", ""), HasSubstr("blocks is missing"));
+  EXPECT_THAT(with("all_gather_v", R"(, "blocks": 8)"), HasSubstr("blocks = 8 is not a list"));
+  EXPECT_THAT(with("all_gather_v", R"(, "blocks": [3, -5])"), HasSubstr("blocks[1] = -5"));
+  EXPECT_THAT(with("all_to_all_v", R"(, "blocks": [3, 5])"), HasSubstr("has 2 sizes for 2 ranks"));
+  EXPECT_THAT(with("all_gather", R"(, "blocks": [3, 5])"), HasSubstr("is no field of all_gather"));
+}
+
 TEST(PlanPrint, OneLineAStep) {
   const Plan star = plan_from_json(read_example("star.json"));
   const std::string text = print(star);

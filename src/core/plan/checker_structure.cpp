@@ -75,11 +75,11 @@ std::string blocks_problem(const Plan& plan) {
   }
   std::uint64_t sum = 0;
   for (std::size_t i = 0; i < wanted; ++i) {
-    if (plan.blocks[i] % plan.element_bytes != 0 || plan.blocks[i] > kMostBytes) {
-      return fmt::format("blocks[{}] is {}, must be a multiple of element_bytes {} and at most {}", i,
-                         plan.blocks[i], plan.element_bytes, kMostBytes);
+    const std::uint64_t bytes = plan.blocks[i];
+    if (bytes % plan.element_bytes != 0 || bytes > kMostBytes || (sum += bytes) > kMostBytes) {
+      return fmt::format("blocks[{}] is {}, must be a multiple of element_bytes {}, all together at most {}",
+                         i, bytes, plan.element_bytes, kMostBytes);
     }
-    sum += plan.blocks[i];
   }
   if (wanted > 0 && sum != plan.bytes) {
     return fmt::format("bytes is {}, must be the sum of all blocks, {}", plan.bytes, sum);
