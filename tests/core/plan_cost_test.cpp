@@ -64,6 +64,17 @@ TEST(PlanCost, ATreeWinsWhereManyRanksWithCoresMoveLittle) {
             price_of("one_shot", Collective::reduce, 16, 1024, 2));
 }
 
+TEST(PlanCost, RecursiveDoublingWinsWhereManyRanksWithCoresMoveLittle) {
+  for (std::int32_t ranks : {16, 64}) {
+    EXPECT_LT(price("recursive", ranks, 256), price("one_shot", ranks, 256)) << ranks;
+    EXPECT_LT(price("recursive", ranks, 256), price("two_shot", ranks, 256)) << ranks;
+    EXPECT_GT(price("recursive", ranks, 1 << 20), price("two_shot", ranks, 1 << 20)) << ranks;
+    CostModel crowded;
+    crowded.cores = 2;
+    EXPECT_GT(price("recursive", ranks, 256, crowded), price("one_shot", ranks, 256, crowded)) << ranks;
+  }
+}
+
 TEST(PlanCost, LargeMessagesCostTheirBytes) {
   // Two ranks, one shot: every byte is copied once and reduced once by each rank.
   const CostModel model;

@@ -2,6 +2,7 @@
 #include "plan_interpreter.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <functional>
 #include <map>
@@ -275,6 +276,22 @@ std::vector<std::uint8_t> expected_output(const Plan& plan, std::int32_t rank) {
     if (plan.average) scale_element(left.data(), element);
     std::copy(left.begin(), left.end(), output.begin() + static_cast<std::ptrdiff_t>(position));
   };
+  // As ExpressionPool::recursive_total.
+  const std::function<Bytes(std::uint64_t, std::int32_t, std::int32_t)> halves =
+      [&](std::uint64_t offset, std::int32_t first, std::int32_t units) {
+        const auto input = [&](std::int32_t from) {
+          Bytes bytes(element);
+          for (std::uint64_t i = 0; i < element; ++i) bytes[i] = input_byte(from, offset + i);
+          return bytes;
+        };
+        const std::int32_t pairs =
+            plan.ranks - static_cast<std::int32_t>(std::bit_floor(static_cast<std::uint32_t>(plan.ranks)));
+        if (units == 1 && first >= pairs) return input(first + pairs);
+        Bytes left = units > 1 ? halves(offset, first, units / 2) : input(first * 2);
+        const Bytes right = units > 1 ? halves(offset, first + units / 2, units / 2) : input(first * 2 + 1);
+        combine(left.data(), left.data(), right.data(), element);
+        return left;
+      };
   const bool ring = plan.order == ReductionOrder::ring_order;
   const auto start_of_block = [&](std::int32_t block) { return ring ? (block + 1) % plan.ranks : 0; };
   const std::uint64_t own_block = static_cast<std::uint64_t>(rank) * plan.bytes;
@@ -283,6 +300,15 @@ std::vector<std::uint8_t> expected_output(const Plan& plan, std::int32_t rank) {
     case Collective::barrier:
       break;
     case Collective::all_reduce:
+      if (plan.order == ReductionOrder::recursive_order) {
+        const auto units = static_cast<std::int32_t>(std::bit_floor(static_cast<std::uint32_t>(plan.ranks)));
+        for (std::uint64_t at = 0; at < output.size(); at += element) {
+          Bytes total = halves(at, 0, units);
+          if (plan.average) scale_element(total.data(), element);
+          std::copy(total.begin(), total.end(), output.begin() + static_cast<std::ptrdiff_t>(at));
+        }
+        break;
+      }
       for (std::int32_t block = 0; block < plan.ranks; ++block) {
         const ByteRange range = block_of(plan.bytes, element, plan.ranks, block);
         for (auto at = range.begin; at < range.end; at += element) reduced(at, at, start_of_block(block));

@@ -124,6 +124,10 @@ const std::array kBuilders = {
             [](const PlanRequest& r) { return is_two_shot(r) && two_shot_pipeline(r).has_value(); }},
     Builder{"ring", build_ring,
             [](const PlanRequest& r) { return is_ring(r) && ring_pipeline(r).has_value(); }},
+    Builder{"recursive", build_recursive,
+            [](const PlanRequest& r) {
+              return r.collective == Collective::all_reduce && recursive_pipeline(r).has_value();
+            }},
     Builder{"tree", build_tree,
             [](const PlanRequest& r) { return is_tree(r) && tree_pipeline(r).has_value(); }},
     Builder{"point_to_point", build_point_to_point,

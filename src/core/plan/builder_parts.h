@@ -66,6 +66,7 @@ std::optional<Pipeline> one_shot_pipeline(const PlanRequest& request) noexcept;
 std::optional<Pipeline> pair_pipeline(const PlanRequest& request) noexcept;
 std::optional<Pipeline> two_shot_pipeline(const PlanRequest& request) noexcept;
 std::optional<Pipeline> ring_pipeline(const PlanRequest& request) noexcept;
+std::optional<Pipeline> recursive_pipeline(const PlanRequest& request) noexcept;
 std::optional<Pipeline> tree_pipeline(const PlanRequest& request) noexcept;
 
 bool can_build_direct(const PlanRequest& request) noexcept;

@@ -37,6 +37,8 @@ Plan build_one_shot(const PlanRequest& request);
 Plan build_two_shot(const PlanRequest& request);
 /// Neighbours pass chunks around a ring. all_reduce, all_gather(_v), reduce_scatter(_v), broadcast.
 Plan build_ring(const PlanRequest& request);
+/// Recursive doubling, for messages that fit scratch as often as there are rounds. all_reduce only.
+Plan build_recursive(const PlanRequest& request);
 /// Binomial tree from or to the root, chunk by chunk. reduce, broadcast.
 Plan build_tree(const PlanRequest& request);
 /// From buffer to buffer, for requests that say that this can be: all collectives but barrier, send_recv and

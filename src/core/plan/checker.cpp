@@ -107,6 +107,9 @@ class OutcomeCheck {
     if (plan_.order == ReductionOrder::tree_order) {
       return run_.expressions().tree_total(plan_.root, plan_.average);
     }
+    if (plan_.order == ReductionOrder::recursive_order) {
+      return run_.expressions().recursive_total(plan_.average);
+    }
     const std::int32_t first = plan_.order == ReductionOrder::ring_order ? (block + 1) % plan_.ranks : 0;
     return run_.expressions().total_from(first, plan_.average);
   }

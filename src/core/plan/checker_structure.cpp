@@ -58,6 +58,10 @@ std::string header_problem(const Plan& plan) {
   if (plan.order == ReductionOrder::tree_order && plan.collective != Collective::reduce) {
     return fmt::format("order is tree_order, which only reduce has, not {}", name_of(plan.collective));
   }
+  if (plan.order == ReductionOrder::recursive_order && plan.collective != Collective::all_reduce) {
+    return fmt::format("order is recursive_order, which only all_reduce has, not {}",
+                       name_of(plan.collective));
+  }
   if (plan.average && !reducing) {
     return fmt::format("average is true, but {} reduces nothing", name_of(plan.collective));
   }

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 
 namespace tugline::core {
@@ -69,6 +70,23 @@ Expression ExpressionPool::tree_node(std::int32_t root, std::int32_t relative) {
 
 Expression ExpressionPool::tree_total(std::int32_t root, bool average) {
   const Expression total = tree_node(root, 0);
+  return average ? scale(total) : total;
+}
+
+Expression ExpressionPool::recursive_part(std::int32_t first, std::int32_t units) {
+  if (units > 1) {
+    const Expression lower = recursive_part(first, units / 2);
+    return reduce(lower, recursive_part(first + units / 2, units / 2), 0);
+  }
+  const std::int32_t pairs =
+      ranks_ - static_cast<std::int32_t>(std::bit_floor(static_cast<std::uint32_t>(ranks_)));
+  if (first >= pairs) return input_of(first + pairs);
+  return reduce(input_of(first * 2), input_of(first * 2 + 1), 0);
+}
+
+Expression ExpressionPool::recursive_total(bool average) {
+  const Expression total =
+      recursive_part(0, static_cast<std::int32_t>(std::bit_floor(static_cast<std::uint32_t>(ranks_))));
   return average ? scale(total) : total;
 }
 

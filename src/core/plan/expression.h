@@ -34,6 +34,10 @@ class ExpressionPool {
   /// input with the totals of its children v + 1, v + 2, v + 4 ... (below v's lowest set bit), in this order.
   Expression tree_total(std::int32_t root, bool average);
 
+  /// Halves of halves in rank order, over units of one rank; with p the largest power of two that is not
+  /// above the ranks, each of the first (ranks - p) units is a pair of ranks.
+  Expression recursive_total(bool average);
+
   bool is_scaled(Expression expression) const noexcept { return at(expression).kind == Kind::scaled; }
   /// Empty when the expression combines the input of every rank exactly once, all at the same coordinate,
   /// and is scaled once as a whole if `average`, else not at all. Otherwise what is wrong.
@@ -57,6 +61,7 @@ class ExpressionPool {
   };
   const Node& at(Expression expression) const noexcept { return nodes_[expression]; }
   Expression intern(const Node& node);
+  Expression recursive_part(std::int32_t first, std::int32_t units);
   Expression tree_node(std::int32_t root, std::int32_t relative);
   void print(Expression expression, int depth, std::string& text) const;
 

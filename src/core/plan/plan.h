@@ -121,13 +121,14 @@ struct Step {
 
 /// Order in which contributions are combined. Two plans of one class give bit-identical results.
 enum class ReductionOrder : std::uint8_t {
-  none,        ///< nothing is reduced
-  rank_order,  ///< ((r0 op r1) op r2) ... for every element
-  ring_order,  ///< as rank_order, but element block b starts at rank (b+1) mod n
-  other,       ///< hand-written
-  tree_order,  ///< of reduce: as a binomial tree from the root combines, see ExpressionPool::tree_total
+  none,             ///< nothing is reduced
+  rank_order,       ///< ((r0 op r1) op r2) ... for every element
+  ring_order,       ///< as rank_order, but element block b starts at rank (b+1) mod n
+  other,            ///< hand-written
+  tree_order,       ///< of reduce: as a binomial tree from the root combines, see ExpressionPool::tree_total
+  recursive_order,  ///< of all_reduce: as recursive doubling combines, see ExpressionPool::recursive_total
 };
-inline constexpr int kReductionOrderCount = 5;
+inline constexpr int kReductionOrderCount = 6;
 std::string_view name_of(ReductionOrder order) noexcept;
 
 /// A contiguous part of a buffer.
