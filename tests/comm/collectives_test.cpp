@@ -254,7 +254,7 @@ TEST_P(TypesAndOperators, AllReduceReduceScatterAndReduce) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, TypesAndOperators, ::testing::Values(2, 3, 5));
+INSTANTIATE_TEST_SUITE_P(Ranks, TypesAndOperators, ::testing::Values(1, 2, 3, 5, 9));
 
 TEST(Barrier, NobodyLeavesBeforeEverybodyCame) {
   constexpr int kRanks = 5;
