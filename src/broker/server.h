@@ -141,6 +141,7 @@ class Server {
                          std::vector<base::UniqueFd>& descriptors);
   // server_launcher.cpp: what a launcher says of its ranks
   Verdict handle_attach(Connection& connection, const core::FrameView& frame);
+  void refuse_second_launcher(std::uint64_t newcomer);
   Verdict handle_launcher(Connection& connection, const core::FrameView& frame);
   // server_observer.cpp: who holds what
   Verdict handle_observer_attach(Connection& connection, const core::FrameView& frame);
