@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Entry points. Everything else is CMake; see CMakePresets.json.
 
-.PHONY: build demo test bench bench-peers lint soak chaos bootstrap clean
+.PHONY: build demo test bench bench-peers growth lint soak chaos bootstrap clean
 
 build: bootstrap
 	scripts/build release
@@ -21,6 +21,10 @@ bench: bootstrap
 bench-peers: bootstrap
 	scripts/build release tugline_command tugline_peer
 	scripts/bench_peers
+
+growth: bootstrap
+	scripts/build release tugline_command growth_rank
+	scripts/growth
 
 lint:
 	scripts/lint

@@ -3,6 +3,7 @@
 #include <tugline/tugline.hpp>
 
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <chrono>
@@ -28,6 +29,16 @@ long row_kb(const std::string& row) {
   for (std::string line; std::getline(rollup, line);)
     if (line.starts_with(row + ":")) return std::atol(line.c_str() + row.size() + 1);
   return -1;
+}
+
+/// Time of processors that this process has used: unlike the others it does not depend on who else runs.
+double processor_us() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  const auto us = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) * 1e6 + static_cast<double>(time.tv_usec);
+  };
+  return us(usage.ru_utime) + us(usage.ru_stime);
 }
 
 long descriptors() {
@@ -64,19 +75,21 @@ double all_reduce_us(tugline::Communicator& comm) {
 void run() {
   const double launched_us = std::atof(setting("GROWTH_LAUNCHED_US"));
   const double main_us = now_us();
+  const double used_before_us = processor_us();
   auto job = tugline::Job::join();
   const double joined_us = now_us();
   auto comm = job.communicator();
   const double made_us = now_us();
   comm.barrier();
   const double met_us = now_us();
+  const double used_us = processor_us() - used_before_us;
   const double reduce_us = all_reduce_us(comm);
   const auto line = fmt::format(
       R"({{"rank":{},"job":"{}","launch_us":{:.0f},"join_us":{:.0f},"communicator_us":{:.0f},"barrier_us":{:.0f},)"
-      R"("start_us":{:.0f},"all_reduce_us":{:.3f},"pss_kb":{},"pss_shared_memory_kb":{},"rss_kb":{},"descriptors":{}}})",
+      R"("start_us":{:.0f},"processor_us":{:.0f},"all_reduce_us":{:.3f},"pss_kb":{},"pss_shared_memory_kb":{},"rss_kb":{},"descriptors":{}}})",
       job.rank(), job.name(), main_us - launched_us, joined_us - main_us, made_us - joined_us,
-      met_us - made_us, met_us - launched_us, reduce_us, row_kb("Pss"), row_kb("Pss_Shmem"), row_kb("Rss"),
-      descriptors());
+      met_us - made_us, met_us - launched_us, used_us, reduce_us, row_kb("Pss"), row_kb("Pss_Shmem"),
+      row_kb("Rss"), descriptors());
   std::printf("%s\n", line.c_str());
   if (std::fflush(stdout) != 0) throw std::runtime_error("standard output cannot be written");
   // Everybody stays until the broker has been looked at.

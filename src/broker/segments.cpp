@@ -111,6 +111,8 @@ void SegmentTable::remove(const std::string& name) {
   names_.erase(name);
   segment.name.clear();
   segment.lifetime = Lifetime::referenced;
+  // From now on it is a segment like any other, whose owner may have given it back long ago.
+  if (!segment.references.contains(segment.creator)) note_retired(segment);
   drop_if_unused(segment.id);
 }
 

@@ -147,6 +147,7 @@ Server::Verdict Server::handle_request(Connection& connection, const core::Frame
       core::RemoveSegment message;
       if (!core::decode(frame, message)) return Verdict::violation;
       segments_.remove(message.name);
+      announce_retired();
       reply_done(connection, request);
       return Verdict::keep;
     }

@@ -82,6 +82,17 @@ TEST_F(ImportCacheTest, ALeaseKeepsWhatItsOwnerHasFreedAndNobodyElseGetsIt) {
   EXPECT_ERROR(client_->import(owned.id), ErrorCode::not_found, "not held");
 }
 
+TEST_F(ImportCacheTest, ANamedSegmentThatIsRemovedIsDroppedToo) {
+  const auto id = owner_->open_or_create("named", 4096, broker::Lifetime::persistent).id;
+  (void)cache_.map(id);
+  owner_->release(id);
+  (void)cache_.map(id);
+  EXPECT_EQ(cache_.statistics().imports, 1u) << "it stays while it has its name";
+  owner_->remove("named");
+  EXPECT_ERROR(cache_.map(id), ErrorCode::not_found, std::to_string(id));
+  EXPECT_EQ(cache_.statistics().mappings, 0u);
+}
+
 TEST_F(ImportCacheTest, LooksOnlyWhenSomethingWasFreed) {
   std::vector<Owned> owned;
   for (unsigned char i = 0; i < 4; ++i) owned.push_back(make(4096, i));
