@@ -15,9 +15,11 @@ namespace tugline::broker {
 /// What was said holds for as long as this lives. Not thread-safe.
 class LauncherLink {
  public:
-  /// Connects to a broker that runs already and has no launcher, which is one job's at a time. `token_hex` empty: read from the token file beside the socket.
-  /// Throws Error{not_found} when nobody answers at `socket_path`, Error{permission_denied} for a foreign
-  /// token or a broker that was started for another process, Error{already_exists} while another launcher is connected, Error{timed_out}, Error{broker_lost}.
+  /// Connects to a broker that runs already and has no launcher, which is one job's at a time. `token_hex`
+  /// empty: read from the token file beside the socket. Throws Error{not_found} when nobody answers at
+  /// `socket_path`, Error{permission_denied} for a foreign token or a broker that was started for another
+  /// process, Error{already_exists} while another launcher is connected, Error{timed_out},
+  /// Error{broker_lost}.
   LauncherLink(const std::string& socket_path, const std::string& job, const std::string& token_hex,
                std::chrono::milliseconds deadline = std::chrono::milliseconds(10'000));
 
