@@ -239,7 +239,8 @@ TEST(Bench, ACorruptedPlanIsRefusedAndWrongWhenPassed) {
 
   auto refused = run_command({"bench", "all_reduce", "--plan", path, "-n", "1"});
   EXPECT_EQ(refused.exit_code, 1);
-  EXPECT_THAT(refused.error, HasSubstr("plan star"));
+  EXPECT_THAT(refused.error, HasSubstr("plan \"star\" is wrong: "));
+  EXPECT_EQ(refused.output, "");
 
   auto wrong = run_command({"bench", "all_reduce", "--plan", path, "--unchecked", "-n", "1"});
   EXPECT_EQ(wrong.exit_code, 1);
@@ -251,14 +252,81 @@ TEST(Bench, SaysWhereAPlanDoesNotFit) {
   auto refusal = [&](std::vector<std::string> arguments) {
     arguments.insert(arguments.end(), {"--plan", star});
     auto ended = run_command(arguments);
-    EXPECT_EQ(ended.exit_code, 1);
+    EXPECT_EQ(ended.exit_code, 2);
+    EXPECT_EQ(ended.output, "");
     EXPECT_EQ(std::count(ended.error.begin(), ended.error.end(), '\n'), 3) << ended.error;
     return ended.error;
   };
+  for (const char* size : {"-b", "-e", "-f", "-i"})
+    EXPECT_THAT(refusal({"bench", "all_reduce", size, "4K"}), HasSubstr("leave it out with --plan"));
   EXPECT_THAT(refusal({"bench", "all_gather"}), HasSubstr("is a plan of all_reduce"));
   EXPECT_THAT(refusal({"bench", "all_reduce", "--np", "3"}), HasSubstr("is for 4 ranks, not 3"));
   EXPECT_THAT(refusal({"bench", "all_reduce", "-d", "f64"}), HasSubstr("f64 has 8"));
   EXPECT_THAT(refusal({"bench", "all_reduce", "-o", "avg"}), HasSubstr("does not average"));
+}
+
+struct WrongPlan {
+  std::string from;
+  std::string to;  ///< what `from` becomes in star.json
+  std::string problem;
+};
+class WrongPlans : public testing::TestWithParam<WrongPlan> {};
+
+TEST_P(WrongPlans, AreRefusedAlikeByBenchAndByCheckBeforeAnythingIsPrinted) {
+  TemporaryDirectory directory;
+  auto path = (directory.path() / "wrong.json").string();
+  std::string text = read(plan_file("star.json"));
+  auto at = text.find(GetParam().from);
+  ASSERT_NE(at, std::string::npos);
+  text.replace(at, GetParam().from.size(), GetParam().to);
+  std::ofstream(path) << text;
+  for (std::vector<std::string> arguments : {std::vector<std::string>{"plan", "--check", path},
+                                             {"bench", "all_reduce", "--plan", path},
+                                             {"bench", "all_reduce", "--threads", "--plan", path}}) {
+    auto ended = run_command(arguments);
+    EXPECT_EQ(ended.exit_code, 1) << ended.error;
+    EXPECT_EQ(ended.output, "");
+    EXPECT_EQ(std::count(ended.error.begin(), ended.error.end(), '\n'), 3) << ended.error;
+    EXPECT_THAT(ended.error, HasSubstr(path));
+    EXPECT_THAT(ended.error, HasSubstr(GetParam().problem));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Files, WrongPlans,
+    testing::Values(WrongPlan{R"("ranks": 4)", R"("ranks": 1000000000)", "ranks is 1000000000, must be 1 to"},
+                    WrongPlan{R"("ranks": 4)", R"("ranks": 0)", "ranks is 0, must be 1 to"},
+                    WrongPlan{R"("element_bytes": 4)", R"("element_bytes": 0)",
+                              "element_bytes is 0, must be 1"},
+                    WrongPlan{R"("scratch_bytes": 1024)", R"("scratch_bytes": 8388608)",
+                              "needs 8388608 bytes of scratch per rank, an operation has"},
+                    WrongPlan{R"("ranks": 4)", R"("ranks": "4")", "ranks = \"4\" is not an integer"},
+                    WrongPlan{"{", "[", "plan"}));
+
+TEST(Bench, ADocumentThatIsNoObjectAndAWidthThatNoTypeHasAreNamed) {
+  TemporaryDirectory directory;
+  auto path = (directory.path() / "list.json").string();
+  std::ofstream(path) << "[]";
+  EXPECT_THAT(run_command({"plan", "--check", path}).error,
+              HasSubstr(path + ": plan: the document = [] is not an object"));
+  std::string text = read(plan_file("star.json"));
+  auto at = text.find(R"("element_bytes": 4)");
+  ASSERT_NE(at, std::string::npos);
+  text.replace(at, 18, R"("element_bytes": 16)");
+  std::ofstream(path) << text;
+  EXPECT_THAT(run_command({"bench", "all_reduce", "--plan", path}).error, HasSubstr("no type is so wide"));
+}
+
+TEST(Bench, AMissingPlanAndARootBeyondTheRanksAreWrongUsage) {
+  for (std::vector<std::string> arguments : {std::vector<std::string>{"bench", "broadcast", "-r", "2"},
+                                             {"bench", "broadcast", "-r", "2", "--threads"},
+                                             {"bench", "all_reduce", "--plan", "/no/such/plan.json"},
+                                             {"bench", "all_reduce", "--device", "cuda"}}) {
+    auto ended = run_command(arguments);
+    EXPECT_EQ(ended.exit_code, 2) << ended.error;
+    EXPECT_EQ(ended.output, "");
+    EXPECT_EQ(std::count(ended.error.begin(), ended.error.end(), '\n'), 3) << ended.error;
+  }
 }
 
 }  // namespace

@@ -78,13 +78,13 @@ TEST(Plan, ChecksAFileAndNamesTheWrongStep) {
   EXPECT_EQ(std::count(wrong.error.begin(), wrong.error.end(), '\n'), 3) << wrong.error;
 
   auto missing = run_command({"plan", "--check", path + ".not"});
-  EXPECT_EQ(missing.exit_code, 1);
+  EXPECT_EQ(missing.exit_code, 2);
   EXPECT_THAT(missing.error, HasSubstr(path + ".not"));
 }
 
 TEST(Plan, RefusesWhatNoBuilderMakes) {
   auto unknown = run_command({"plan", "all_to_all", "--builder", "ring"});
-  EXPECT_EQ(unknown.exit_code, 1);
+  EXPECT_EQ(unknown.exit_code, 2);
   EXPECT_THAT(unknown.error, HasSubstr("ring"));
   auto odd = run_command({"plan", "all_reduce", "--bytes", "7"});
   EXPECT_EQ(odd.exit_code, 2);

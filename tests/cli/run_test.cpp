@@ -229,10 +229,10 @@ TEST(Run, ATooFullDeviceIsTheReasonThatIsGiven) {
 
 TEST(Run, NamesAMissingProgram) {
   auto ended = run_command({"run", "-n", "2", "--", "no-such-program"});
-  EXPECT_EQ(ended.exit_code, 1);
+  EXPECT_EQ(ended.exit_code, 2);
   expect_three_lines(ended.error, "\"no-such-program\"");
   ended = run_command({"run", "-n", "2", "--", "/no/such/program"});
-  EXPECT_EQ(ended.exit_code, 1);
+  EXPECT_EQ(ended.exit_code, 2);
   expect_three_lines(ended.error, "\"/no/such/program\"");
 }
 
@@ -241,7 +241,7 @@ TEST(Run, NamesAProgramThatCannotRun) {
   std::string plain = (directory.path() / "plain").string();
   std::ofstream(plain) << "no program\n";
   auto ended = run_command({"run", "-n", "2", "--", plain});
-  EXPECT_EQ(ended.exit_code, 1);
+  EXPECT_EQ(ended.exit_code, 2);
   expect_three_lines(ended.error, plain);
   EXPECT_THAT(ended.error, HasSubstr("is not executable"));
   auto folder = directory.path().string();
@@ -273,6 +273,9 @@ TEST(Run, UsageErrorsEndWithTwo) {
                                              {"run", "-n", "0", "--", "true"},
                                              {"run", "-n", "-1", "--", "true"},
                                              {"run", "-n", "2"},
+                                             {"broker", "--job", "../x"},
+                                             {"broker", "--socket", "/tmp/"},
+                                             {"broker", "--socket", "/tmp/" + std::string(81, 's')},
                                              {"bench", "all_reduce", "-b", "x"}}) {
     auto ended = run_command(arguments);
     EXPECT_EQ(ended.exit_code, 2);
@@ -283,7 +286,7 @@ TEST(Run, UsageErrorsEndWithTwo) {
 
 TEST(Run, RefusesADeviceThatIsNotThere) {
   auto ended = run_command({"run", "--device", "cuda", "--", "true"});
-  EXPECT_EQ(ended.exit_code, 1);
+  EXPECT_EQ(ended.exit_code, 2);
   expect_three_lines(ended.error, "cuda");
 }
 
@@ -299,7 +302,7 @@ TEST(Run, WorksWith64Descriptors) {
 
 TEST(Run, SaysWhenThereIsNoBrokerAtTheSocket) {
   auto ended = run_command({"run", "--broker", "/no/such/broker.sock", "--", "true"});
-  EXPECT_EQ(ended.exit_code, 1);
+  EXPECT_EQ(ended.exit_code, 2);
   expect_three_lines(ended.error, "/no/such/broker.sock");
 }
 

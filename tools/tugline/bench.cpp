@@ -38,12 +38,20 @@ int cores() {
   return static_cast<int>(allowed_cpus().size());
 }
 
-/// One rank, in this process or thread.
+void require_root(const BenchOptions& options, int ranks) {
+  if (options.root < ranks) return;
+  throw UsageError(fmt::format("root {} is not below the number of ranks {}", options.root, ranks),
+                   "give a smaller -r, or more ranks", {.operation = "tugline bench"});
+}
+
+/// One rank, in this process or thread. Nothing is printed before all that can be refused has been looked at.
 int be_rank(const BenchOptions& options, Job& job) {
-  if (options.root >= job.size()) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("root {} is not below the number of ranks {}", options.root, job.size()),
-                "give a smaller -r");
+  require_root(options, job.size());
+  auto plan = plan_of(options);
+  if (plan && plan->ranks != job.size()) {
+    throw UsageError(
+        fmt::format("plan \"{}\" is for {} ranks, the job has {}", plan->name, plan->ranks, job.size()),
+        fmt::format("start {} ranks", plan->ranks), {.operation = options.plan_file});
   }
   std::optional<Report> report;
   if (job.rank() == 0) {
@@ -52,7 +60,7 @@ int be_rank(const BenchOptions& options, Job& job) {
                                     .device = describe(job.device())});
     report->begin(notes_on_sizes(options, job.size()));
   }
-  auto wrong = measure(options, job, report ? &*report : nullptr);
+  auto wrong = measure(options, job, plan, report ? &*report : nullptr);
   if (report) report->finish();
   // A rank that ends with 1 makes the launcher end the others: not before the summary is out.
   job.communicator().barrier();
@@ -154,11 +162,7 @@ int bench(const BenchOptions& options) {
   }
   auto plan = plan_of(options);
   int ranks = options.ranks.value_or(plan ? plan->ranks : kDefaultRanks);
-  if (options.root >= ranks) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("root {} is not below the number of ranks {}", options.root, ranks),
-                "give a smaller -r or more --np");
-  }
+  require_root(options, ranks);
   return options.rank_kind == RankKind::threads ? start_threads(options, ranks)
                                                 : start_processes(options, ranks);
 }

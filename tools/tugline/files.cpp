@@ -14,6 +14,7 @@
 
 #include "base/unique_fd.h"
 #include "tugline/error.h"
+#include "usage.h"
 
 namespace tugline::cli {
 namespace {
@@ -28,8 +29,9 @@ namespace {
   if (code == EACCES || code == EPERM || code == EROFS) kind = ErrorCode::permission_denied;
   if (code == EISDIR) remedy = "give a file, not a folder";
   if (code == ENOSPC || code == EDQUOT) remedy = "free space there, or give a path elsewhere";
-  throw Error(kind, fmt::format("cannot {} \"{}\": {}", verb, path, std::strerror(code)), remedy,
-              {.native_code = code});
+  auto what = fmt::format("cannot {} \"{}\": {}", verb, path, std::strerror(code));
+  if (code == ENOENT && verb == "read") throw UsageError(kind, what, remedy, {.native_code = code});
+  throw Error(kind, what, remedy, {.native_code = code});
 }
 
 /// Where the bytes for a path go first.

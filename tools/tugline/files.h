@@ -7,7 +7,7 @@
 
 namespace tugline::cli {
 
-/// Throws Error{not_found}, Error{permission_denied} or Error{system}.
+/// Throws UsageError{not_found}, Error{permission_denied} or Error{system}.
 std::string read_file(const std::string& path);
 /// Throws, as write_file() would, when the file cannot be written: for the start of work whose result goes
 /// there. Leaves nothing behind.

@@ -10,7 +10,8 @@ std::string_view version() noexcept {
 const std::string_view kSummary =
     "Makes several processes of one host work as one machine: shared memory and collectives on the CPU.";
 const std::string_view kExamples =
-    R"(Exit codes: 0 ok, 1 failed, 2 wrong usage. When nobody reads the output any more (as behind `| head`), the
+    R"(Exit codes: 0 ok; 1 failed; 2 wrong usage: nothing was started, because a word of the command line is unknown,
+does not fit another, or names a program, plan, device or broker that is not there. When nobody reads the output any more (as behind `| head`), the
 command ends its ranks and then itself, without a word, by SIGPIPE: 141 in a shell.
 
 Examples:
@@ -48,6 +49,8 @@ time stamps, the slowest rank counting. busbw is algbw times nccl-tests' factor 
 Sizes are nccl-tests': the larger of the two buffers, except that counts are not rounded to 16 bytes. They are
 rounded down to whole elements, and to as many for every rank; the table says so where it happens.
 
+A plan (--plan FILE) says itself for how many ranks and bytes it is: -b, -e, -f and -i are refused beside it.
+
 Inside a job (tugline run, torchrun, mpirun, srun) bench is one of its ranks; --np, --threads and --bind core,
 by which it starts ranks itself, are refused there.
 
@@ -55,7 +58,7 @@ Examples:
   tugline bench all_reduce --np 4 -b 8 -e 16M -f 4
   tugline bench all_to_all --np 3 -b 0 -e 1M -f 4 -d all -c 1
   tugline bench reduce_scatter --np 2 -d f16 -o all -b 64K -e 64K --json result.json
-  tugline bench all_reduce --np 4 --plan star.json -b 64K -e 64K
+  tugline bench all_reduce --plan star.json
   tugline run -n 2 -- tugline bench barrier -n 1000)";
 
 const std::string_view kPlanSummary =

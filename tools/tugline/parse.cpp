@@ -261,7 +261,11 @@ void describe_broker(CLI::App& app, BrokerCommandOptions& o) {
   add_form(app, o.form);
 }
 
-void validate(const BenchOptions& o) {
+void validate(const CLI::App& app, const BenchOptions& o) {
+  for (const char* size : {"-b", "-e", "-f", "-i"}) {
+    if (!o.plan_file.empty() && app.count(size) > 0)
+      refuse(size, "a plan says itself how many bytes it moves; leave it out with --plan");
+  }
   if (o.end_bytes < o.begin_bytes)
     refuse("-e", fmt::format("last size {} is below first size {}", o.end_bytes, o.begin_bytes));
   if (o.step_factor == 0 && o.step_bytes == 0) refuse("-i", "steps of 0 bytes never end; give -f or -i");
@@ -357,7 +361,7 @@ Parsed parse(std::span<const std::string> arguments) {
     if (bench_app->parsed()) {
       bool has_end = bench_app->count("--maxbytes") > 0;
       if (!has_end) bench.end_bytes = std::max(bench.end_bytes, bench.begin_bytes);
-      validate(bench);
+      validate(*bench_app, bench);
     }
     if (plan_app->parsed()) validate(*plan_app, plan);
     if (broker_app->parsed() && standing.job.empty() && standing.socket_path.empty())

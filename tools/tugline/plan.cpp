@@ -13,11 +13,10 @@
 #include "comm/selection.h"
 #include "commands.h"
 #include "core/plan/builders.h"
-#include "core/plan/checker.h"
 #include "core/plan/cost.h"
 #include "core/plan/print.h"
-#include "files.h"
 #include "launch/machine.h"
+#include "plan_file.h"
 #include "standard_output.h"
 #include "tugline/error.h"
 #include "usage.h"
@@ -76,10 +75,11 @@ Chosen choose(const std::vector<Candidate>& candidates, const core::PlanRequest&
     names += (names.empty() ? "" : ", ") + std::string(candidate.builder);
     if (candidate.builder != wanted) continue;
     if (!candidate.plan) {
-      throw Error(ErrorCode::unsupported,
-                  fmt::format("builder {} cannot make {} of {} over {} ranks", wanted,
-                              core::name_of(options.collective), human_bytes(request.bytes), options.ranks),
-                  "leave out --builder to see who can");
+      throw UsageError(
+          ErrorCode::unsupported,
+          fmt::format("builder {} cannot make {} of {} over {} ranks", wanted,
+                      core::name_of(options.collective), human_bytes(request.bytes), options.ranks),
+          "leave out --builder to see who can");
     }
     chosen.candidate = &candidate;
   }
@@ -105,25 +105,25 @@ Json describe(const core::CostModel& model) {
 }
 
 int check_file(const PlanOptions& options) {
-  core::Plan plan = core::plan_from_json(read_file(options.check_file));
-  auto result = core::check(plan);
+  core::Plan plan = read_plan(options.check_file);
+  auto objection = objection_to(plan, Proof::whole);
+  bool right = objection.problem.empty();
   if (options.form == OutputForm::json) {
     Json document = Json::object();
     document["plan"] = plan.name;
-    document["ok"] = result.ok;
-    document["problem"] = result.ok ? Json() : Json(result.problem);
+    document["ok"] = right;
+    document["problem"] = right ? Json() : Json(objection.problem);
     write_output("the verdict", document.dump(2) + "\n");
-  } else if (result.ok) {
+  } else if (right) {
     write_output("the verdict",
                  fmt::format("plan \"{}\" is right: {} over {} ranks, {} each, reduction order {}\n",
                              plan.name, core::name_of(plan.collective), plan.ranks, human_bytes(plan.bytes),
                              core::name_of(plan.order)));
   } else {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("plan \"{}\" is wrong: {}", plan.name, result.problem),
-                "correct the step that is named, see docs/plans.md", {.operation = options.check_file});
+    throw Error(ErrorCode::invalid_argument, fmt::format("plan \"{}\" {}", plan.name, objection.problem),
+                objection.remedy, {.operation = options.check_file});
   }
-  return result.ok ? kExitOk : kExitFailed;
+  return right ? kExitOk : kExitFailed;
 }
 
 std::string json_of(const Chosen& chosen, const std::vector<Candidate>& candidates,

@@ -68,7 +68,8 @@ class Reader {
  public:
   Reader(const Json& object, std::string path) : object_(object), path_(std::move(path)) {
     if (!object.is_object())
-      refuse(path_, fmt::format("= {} is not an object", shown(object)), "write {...}");
+      refuse(path_.empty() ? "the document" : path_, fmt::format("= {} is not an object", shown(object)),
+             "write {...}");
   }
 
   std::string where(std::string_view field) const {

@@ -15,8 +15,9 @@
 #include "bench/sweep.h"
 #include "comm/forced_plan.h"
 #include "core/plan/print.h"
-#include "files.h"
+#include "plan_file.h"
 #include "tugline/error.h"
+#include "usage.h"
 
 namespace tugline::cli {
 namespace {
@@ -75,9 +76,8 @@ class Bench {
         second_(job, options.buffers, largest(options, plan)) {
     if (!plan) return;
     form_ = plan->in_place ? Place::in_place : Place::out_of_place;
-    comm::force_plan(
-        world_, *plan,
-        options.plan_check == CheckedPlan::required ? comm::PlanTrust::checked : comm::PlanTrust::unchecked);
+    comm::force_plan(world_, *plan,
+                     comm::PlanTrust::unchecked);  // plan_of() has proved it, if that was wanted
   }
 
   Line run(std::uint64_t bytes, DataType type, ReduceOp op) {
@@ -267,15 +267,26 @@ class Bench {
 /// Says which value of the bench does not fit the plan.
 [[noreturn]] void refuse(const BenchOptions& options, const core::Plan& plan, const std::string& why,
                          const std::string& remedy) {
-  throw Error(ErrorCode::invalid_argument, fmt::format("plan \"{}\" {}", plan.name, why), remedy,
-              {.operation = options.plan_file});
+  throw UsageError(fmt::format("plan \"{}\" {}", plan.name, why), remedy, {.operation = options.plan_file});
+}
+
+/// The types that are so wide, as words for -d.
+std::string types_of_width(std::uint64_t bytes) {
+  std::string names;
+  for (int i = 0; i < kDataTypeCount; ++i) {
+    auto type = static_cast<DataType>(i);
+    if (size_of(type) == bytes) names += (names.empty() ? "" : ", ") + std::string(name_of(type));
+  }
+  return names;
 }
 
 }  // namespace
 
 std::optional<core::Plan> plan_of(const BenchOptions& options) {
   if (options.plan_file.empty()) return std::nullopt;
-  auto plan = core::plan_from_json(read_file(options.plan_file));
+  auto plan = read_plan(options.plan_file);
+  // Numbers that make no sense are told before they are compared with others.
+  require_right(plan, Proof::structure, options.plan_file);
   if (plan.collective != options.collective) {
     refuse(options, plan, fmt::format("is a plan of {}", core::name_of(plan.collective)),
            fmt::format("run `tugline bench {}`", core::name_of(plan.collective)));
@@ -287,17 +298,20 @@ std::optional<core::Plan> plan_of(const BenchOptions& options) {
     refuse(options, plan, fmt::format("has root {}, not {}", plan.root, options.root),
            fmt::format("give -r {}", plan.root));
   for (auto type : options.types) {
-    if (has_data(plan.collective) && size_of(type) != plan.element_bytes)
-      refuse(options, plan,
-             fmt::format("has elements of {} bytes, {} has {}", plan.element_bytes, name_of(type),
-                         size_of(type)),
-             "give a -d of that width");
+    if (!has_data(plan.collective) || size_of(type) == plan.element_bytes) continue;
+    auto names = types_of_width(plan.element_bytes);
+    refuse(
+        options, plan,
+        fmt::format("has elements of {} bytes, {} has {}", plan.element_bytes, name_of(type), size_of(type)),
+        names.empty() ? "no type is so wide: give the plan elements of 1, 2, 4 or 8 bytes"
+                      : "give -d " + names);
   }
   for (auto op : options.operators) {
     if (reduces(plan.collective) && (op == ReduceOp::avg) != plan.average)
       refuse(options, plan, plan.average ? "averages" : "does not average",
              plan.average ? "give -o avg" : "give -o sum, prod, min or max");
   }
+  if (options.plan_check == CheckedPlan::required) require_right(plan, Proof::whole, options.plan_file);
   return plan;
 }
 
@@ -306,14 +320,8 @@ int batch_of(const BenchOptions& options, std::uint64_t bytes) noexcept {
   return bytes <= kShortBytes ? 100 : 1;
 }
 
-std::uint64_t measure(const BenchOptions& options, Job& job, Report* report) {
-  auto plan = plan_of(options);
-  if (plan && plan->ranks != job.size()) {
-    throw Error(
-        ErrorCode::invalid_argument,
-        fmt::format("plan \"{}\" is for {} ranks, the job has {}", plan->name, plan->ranks, job.size()),
-        fmt::format("start {} ranks", plan->ranks), {.operation = options.plan_file});
-  }
+std::uint64_t measure(const BenchOptions& options, Job& job, const std::optional<core::Plan>& plan,
+                      Report* report) {
   Bench bench(options, job, plan);
   auto sizes = plan ? std::vector{largest(options, plan)} : sizes_of(options);
   auto types = has_data(options.collective) ? options.types : std::vector{DataType::u8};

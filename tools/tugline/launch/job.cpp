@@ -16,6 +16,7 @@
 #include "launch/machine.h"
 #include "standard_output.h"
 #include "tugline/error.h"
+#include "usage.h"
 
 namespace tugline::cli {
 namespace {
@@ -24,8 +25,9 @@ namespace {
 void use_running_broker(const std::string& socket_path, RankEnvironment& common) {
   struct stat info {};
   if (::stat(socket_path.c_str(), &info) != 0 || !S_ISSOCK(info.st_mode)) {
-    throw Error(ErrorCode::not_found, fmt::format("there is no broker's socket at \"{}\"", socket_path),
-                "start one with `tugline broker --job NAME` and give the path that it prints as --broker");
+    throw UsageError(
+        ErrorCode::not_found, fmt::format("there is no broker's socket at \"{}\"", socket_path),
+        "start one with `tugline broker --job NAME` and give the path that it prints as --broker");
   }
   const auto& settings = base::settings();
   auto path = std::filesystem::absolute(socket_path);
@@ -44,8 +46,8 @@ void require_output(const LaunchResult& result) {
 
 void require_device(DeviceChoice device) {
   if (device != DeviceChoice::cuda) return;
-  throw Error(ErrorCode::unsupported, "--device cuda: this build has no CUDA backend",
-              "give --device host, or auto");
+  throw UsageError(ErrorCode::unsupported, "--device cuda: this build has no CUDA backend",
+                   "give --device host, or auto");
 }
 
 LaunchResult launch_job(const JobRequest& request) {

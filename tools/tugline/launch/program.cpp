@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "tugline/error.h"
+#include "usage.h"
 
 namespace tugline::cli {
 namespace {
@@ -28,18 +29,17 @@ void require_file(const std::string& path) {
   if (::stat(path.c_str(), &info) != 0) {
     int code = errno;
     if (code == ENOENT)
-      throw Error(ErrorCode::not_found, fmt::format("there is no program \"{}\"", path),
-                  "check the path after --");
-    throw Error(code == EACCES ? ErrorCode::permission_denied : ErrorCode::not_found,
-                fmt::format("program \"{}\" cannot be reached: {}", path, std::strerror(code)),
-                "check every folder of the path after --", {.native_code = code});
+      throw UsageError(ErrorCode::not_found, fmt::format("there is no program \"{}\"", path),
+                       "check the path after --");
+    throw UsageError(code == EACCES ? ErrorCode::permission_denied : ErrorCode::not_found,
+                     fmt::format("program \"{}\" cannot be reached: {}", path, std::strerror(code)),
+                     "check every folder of the path after --", {.native_code = code});
   }
   if (S_ISDIR(info.st_mode))
-    throw Error(ErrorCode::invalid_argument, fmt::format("\"{}\" is a directory, not a program", path),
-                "name a program in it after --");
+    throw UsageError(fmt::format("\"{}\" is a directory, not a program", path),
+                     "name a program in it after --");
   if (!S_ISREG(info.st_mode))
-    throw Error(ErrorCode::invalid_argument, fmt::format("\"{}\" is no regular file", path),
-                "name a program after --");
+    throw UsageError(fmt::format("\"{}\" is no regular file", path), "name a program after --");
 }
 
 /// The interpreter that a script's first line names; empty if it names none.
@@ -77,14 +77,14 @@ void fail_to_start(const std::string& path, int code) {
 }
 
 std::string find_program(const std::string& name) {
-  if (name.empty())
-    throw Error(ErrorCode::invalid_argument, "the program after -- is an empty word", "name a program");
+  if (name.empty()) throw UsageError("the program after -- is an empty word", "name a program");
   if (name.find('/') != std::string::npos) {
     require_file(name);
     if (::access(name.c_str(), X_OK) != 0) {
-      throw Error(ErrorCode::permission_denied, fmt::format("\"{}\" is not executable", name),
-                  fmt::format("chmod +x it, or name its interpreter first (for example python3 {})", name),
-                  {.native_code = errno});
+      throw UsageError(
+          ErrorCode::permission_denied, fmt::format("\"{}\" is not executable", name),
+          fmt::format("chmod +x it, or name its interpreter first (for example python3 {})", name),
+          {.native_code = errno});
     }
     return name;
   }
@@ -102,11 +102,12 @@ std::string find_program(const std::string& name) {
     begin = end + 1;
   }
   if (!found_without_right.empty()) {
-    throw Error(ErrorCode::permission_denied, fmt::format("\"{}\" is not executable", found_without_right),
-                "chmod +x it, or name its interpreter first");
+    throw UsageError(ErrorCode::permission_denied,
+                     fmt::format("\"{}\" is not executable", found_without_right),
+                     "chmod +x it, or name its interpreter first");
   }
-  throw Error(ErrorCode::not_found, fmt::format("there is no program \"{}\" in PATH ({})", name, path),
-              fmt::format("install it, or give its path (./{} for one in this folder)", name));
+  throw UsageError(ErrorCode::not_found, fmt::format("there is no program \"{}\" in PATH ({})", name, path),
+                   fmt::format("install it, or give its path (./{} for one in this folder)", name));
 }
 
 std::string own_program() {
