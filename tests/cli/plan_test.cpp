@@ -46,6 +46,24 @@ TEST(Plan, ShowsCandidatesChoiceAndSteps) {
   EXPECT_FALSE(document["why"].as_string().empty());
 }
 
+TEST(Plan, OfManyRanksSaysWhatItDoesAndDoesNotPriceWhatTakesTooLong) {
+  auto long_one = run_command({"plan", "all_reduce", "--np", "256", "--bytes", "1M"});
+  EXPECT_EQ(long_one.exit_code, 0) << long_one.error;
+  EXPECT_THAT(long_one.output, HasSubstr("? us  not priced: about "));
+  EXPECT_THAT(long_one.output, HasSubstr("-> two_shot"));
+  auto priced = run_command({"plan", "all_reduce", "--np", "64", "--bytes", "1M"});
+  EXPECT_EQ(priced.exit_code, 0) << priced.error;
+  EXPECT_THAT(priced.error, HasSubstr("tugline plan: pricing two_shot, 162816 steps\n"));
+  EXPECT_THAT(priced.output, HasSubstr("the cost model, which does not decide, says "));
+}
+
+TEST(Plan, CountsOneAsOne) {
+  auto ended = run_command({"plan", "all_reduce", "--np", "1", "--bytes", "4", "--cores", "1"});
+  EXPECT_THAT(ended.output, HasSubstr("over 1 rank, f32 sum, 1 core\n"));
+  EXPECT_THAT(ended.output, HasSubstr(": 1 rank, 4 bytes"));
+  EXPECT_THAT(run_command({"doctor", "--np", "1"}).output, HasSubstr(" for 1 rank\n"));
+}
+
 TEST(Plan, ShowsWhatACommunicatorWouldRun) {
   auto choice = [](std::vector<std::pair<std::string, std::string>> environment) {
     Command command({"plan", "all_reduce", "--np", "4", "--bytes", "1M", "--json"},

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/count.h"
 #include "base/json.h"
 #include "base/settings.h"
 #include "bench/sweep.h"
@@ -27,30 +28,70 @@ namespace {
 
 using base::Json;
 
+// A plan is priced by going through every step of every rank, about a microsecond each.
+constexpr std::uint64_t kMostPricedSteps = 2'000'000;
+constexpr std::uint64_t kLongEnoughToSaySo = 200'000;
+
 struct Candidate {
   std::string_view builder;
-  std::optional<core::Plan> plan;  ///< none: the builder cannot serve the request
-  double seconds = 0;
+  /// None: the builder cannot serve the request. One that is not priced has one rank's program only.
+  std::optional<core::Plan> plan;
+  std::uint64_t steps = 0;        ///< of all ranks together; at most, if the plan is not priced
+  std::optional<double> seconds;  ///< none: too many steps
 };
+
+/// Work of the simulation for one rank's program, in steps: what reaches everyone is looked at by everyone.
+std::uint64_t work_of(const core::Plan& plan, const core::Program& program) {
+  std::uint64_t work = 0;
+  for (const auto& step : program) {
+    bool everyone = step.kind == core::StepKind::put_packet ||
+                    (step.kind == core::StepKind::signal && step.peer == core::kEveryone);
+    work += everyone ? static_cast<std::uint64_t>(plan.ranks) : 1;
+  }
+  return work;
+}
+
+Candidate price(std::string_view builder, const core::PlanRequest& request, const core::CostModel& model) {
+  Candidate candidate{.builder = builder};
+  if (!core::can_build(builder, request)) return candidate;
+  // The root's program is the longest; without a root they are of one length.
+  auto of_one = request;
+  of_one.only_rank = request.root;
+  candidate.plan = core::build(builder, of_one);
+  std::uint64_t work = 0;
+  for (const auto& program : candidate.plan->programs[static_cast<std::size_t>(request.root)]) {
+    work += work_of(*candidate.plan, program);
+    candidate.steps += program.size();
+  }
+  const auto ranks = static_cast<std::uint64_t>(request.ranks);
+  candidate.steps *= ranks;
+  if (work * ranks > kMostPricedSteps) return candidate;
+  if (work * ranks > kLongEnoughToSaySo)
+    fmt::print(stderr, "tugline plan: pricing {}, {} steps\n", builder, candidate.steps);
+  candidate.plan = core::build(builder, request);
+  candidate.steps = 0;
+  for (const auto& channels : candidate.plan->programs)
+    for (const auto& program : channels) candidate.steps += program.size();
+  candidate.seconds = core::predict_seconds(*candidate.plan, model);
+  return candidate;
+}
+
+/// The plan with the programs of all ranks.
+core::Plan whole(const Candidate& candidate, const core::PlanRequest& request) {
+  return candidate.seconds ? *candidate.plan : core::build(candidate.builder, request);
+}
 
 std::vector<Candidate> build_all(const core::PlanRequest& request, const core::CostModel& model) {
   std::vector<Candidate> candidates;
-  for (auto builder : core::builder_names()) {
-    Candidate candidate{.builder = builder};
-    if (core::can_build(builder, request)) {
-      candidate.plan = core::build(builder, request);
-      candidate.seconds = core::predict_seconds(*candidate.plan, model);
-    }
-    candidates.push_back(std::move(candidate));
-  }
+  for (auto builder : core::builder_names()) candidates.push_back(price(builder, request, model));
   return candidates;
 }
 
-/// The cheapest; of equals the first, as the builders' order is their order of preference.
+/// The cheapest that is priced; of equals the first, as the builders' order is their order of preference.
 const Candidate* cheapest(const std::vector<Candidate>& candidates) {
   const Candidate* best = nullptr;
   for (const auto& candidate : candidates) {
-    if (candidate.plan && (best == nullptr || candidate.seconds < best->seconds)) best = &candidate;
+    if (candidate.seconds && (best == nullptr || *candidate.seconds < *best->seconds)) best = &candidate;
   }
   return best;
 }
@@ -88,7 +129,9 @@ Chosen choose(const std::vector<Candidate>& candidates, const core::PlanRequest&
                 fmt::format("name one of: {}", names));
   }
   const auto* best = cheapest(candidates);
-  if (best != chosen.candidate) chosen.why += fmt::format("; the cost model would take {}", best->builder);
+  if (chosen.candidate->seconds && best != chosen.candidate)
+    chosen.why += fmt::format("; the cost model, which does not decide, says {:.3f} us for {}",
+                              *best->seconds * 1e6, best->builder);
   return chosen;
 }
 
@@ -127,12 +170,13 @@ int check_file(const PlanOptions& options) {
 }
 
 std::string json_of(const Chosen& chosen, const std::vector<Candidate>& candidates,
-                    const core::CostModel& model) {
+                    const core::PlanRequest& request, const core::CostModel& model) {
   Json rows = Json::array();
   for (const auto& candidate : candidates) {
     Json row = Json::object();
     row["builder"] = candidate.builder;
-    row["predicted_us"] = candidate.plan ? Json(candidate.seconds * 1e6) : Json();
+    row["predicted_us"] = candidate.seconds ? Json(*candidate.seconds * 1e6) : Json();
+    row["steps"] = candidate.plan ? Json(candidate.steps) : Json();
     row["order"] = candidate.plan ? Json(core::name_of(candidate.plan->order)) : Json();
     row["scratch_bytes"] = candidate.plan ? Json(candidate.plan->scratch_bytes) : Json();
     row["chosen"] = &candidate == chosen.candidate;
@@ -142,7 +186,7 @@ std::string json_of(const Chosen& chosen, const std::vector<Candidate>& candidat
   document["candidates"] = std::move(rows);
   document["why"] = chosen.why;
   document["cost_model"] = describe(model);
-  document["plan"] = Json::parse(core::to_json(*chosen.candidate->plan));
+  document["plan"] = Json::parse(core::to_json(whole(*chosen.candidate, request)));
   return document.dump(2) + "\n";
 }
 
@@ -152,7 +196,7 @@ std::string title_of(const PlanOptions& options, const core::PlanRequest& reques
   if (has_data(options.collective)) text += " of " + human_bytes(request.bytes);
   text += options.collective == core::Collective::send_recv
               ? fmt::format(" between 2 of {} ranks", options.ranks)
-              : fmt::format(" over {} ranks", options.ranks);
+              : fmt::format(" over {}", base::counted(options.ranks, "rank"));
   if (has_data(options.collective)) text += fmt::format(", {}", name_of(options.type));
   if (reduces(options.collective)) text += fmt::format(" {}", name_of(options.op));
   if (options.in_place) text += ", in place";
@@ -163,15 +207,18 @@ std::string title_of(const PlanOptions& options, const core::PlanRequest& reques
 std::string text_of(const Chosen& chosen, const std::vector<Candidate>& candidates,
                     const PlanOptions& options, const core::PlanRequest& request,
                     const core::CostModel& model) {
-  std::string plan = core::print(*chosen.candidate->plan);
-  std::string headline = plan.substr(0, plan.find('\n'));
-  std::string text = options.steps ? plan + "\n" : "";
-  text += fmt::format("# {}, {} cores\n", title_of(options, request), model.cores);
+  std::string headline = fmt::format("{}, {}{} steps", core::print_header(*chosen.candidate->plan),
+                                     chosen.candidate->seconds ? "" : "about ", chosen.candidate->steps);
+  std::string text = options.steps ? core::print(whole(*chosen.candidate, request)) + "\n" : "";
+  text += fmt::format("# {}, {}\n", title_of(options, request), base::counted(model.cores, "core"));
   for (const auto& candidate : candidates) {
     const char* mark = &candidate == chosen.candidate ? "->" : "  ";
-    if (candidate.plan) {
+    if (candidate.plan && !candidate.seconds) {
+      text += fmt::format("{} {:<18}{:>12} us  not priced: about {} steps\n", mark, candidate.builder, "?",
+                          candidate.steps);
+    } else if (candidate.plan) {
       text += fmt::format("{} {:<18}{:>12.3f} us  {:<11} scratch {}\n", mark, candidate.builder,
-                          candidate.seconds * 1e6, core::name_of(candidate.plan->order),
+                          *candidate.seconds * 1e6, core::name_of(candidate.plan->order),
                           human_bytes(candidate.plan->scratch_bytes));
     } else {
       text += fmt::format("{} {:<18}{:>12} us  cannot serve this request\n", mark, candidate.builder, "-");
@@ -229,7 +276,7 @@ int plan(const PlanOptions& options) {
   auto candidates = build_all(request, model);
   auto chosen = choose(candidates, request, options);
   write_output("the plan", options.form == OutputForm::json
-                               ? json_of(chosen, candidates, model)
+                               ? json_of(chosen, candidates, request, model)
                                : text_of(chosen, candidates, options, request, model));
   return kExitOk;
 }

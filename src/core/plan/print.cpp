@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "base/count.h"
+
 namespace tugline::core {
 
 namespace {
@@ -57,13 +59,10 @@ std::string print(const Step& step, std::int32_t self) {
   return fmt::format("step of unknown kind {}", static_cast<int>(step.kind));
 }
 
-std::string print(const Plan& plan) {
-  std::size_t steps = 0;
-  for (const auto& channels : plan.programs) {
-    for (const Program& program : channels) steps += program.size();
-  }
-  std::string text = fmt::format("{} {}: {} ranks, {} bytes, elements of {} bytes", plan.name,
-                                 name_of(plan.collective), plan.ranks, plan.bytes, plan.element_bytes);
+std::string print_header(const Plan& plan) {
+  std::string text = fmt::format("{} {}: {}, {}, elements of {}", plan.name, name_of(plan.collective),
+                                 base::counted(plan.ranks, "rank"), base::counted(plan.bytes, "byte"),
+                                 base::counted(plan.element_bytes, "byte"));
   if (has_blocks(plan.collective) && !plan.blocks.empty()) {
     const auto [least, most] = std::minmax_element(plan.blocks.begin(), plan.blocks.end());
     text += fmt::format(" in blocks of {} to {}", *least, *most);
@@ -73,8 +72,15 @@ std::string print(const Plan& plan) {
   if (plan.direct) text += ", direct";
   if (plan.average) text += ", average";
   if (plan.order != ReductionOrder::none) text += fmt::format(", {}", name_of(plan.order));
-  text += fmt::format(", {} bytes of scratch a rank, {} steps\n", plan.scratch_bytes, steps);
+  return text + fmt::format(", {} of scratch a rank", base::counted(plan.scratch_bytes, "byte"));
+}
 
+std::string print(const Plan& plan) {
+  std::size_t steps = 0;
+  for (const auto& channels : plan.programs) {
+    for (const Program& program : channels) steps += program.size();
+  }
+  std::string text = fmt::format("{}, {}\n", print_header(plan), base::counted(steps, "step"));
   for (std::size_t rank = 0; rank < plan.programs.size(); ++rank) {
     const auto& channels = plan.programs[rank];
     for (std::size_t channel = 0; channel < channels.size(); ++channel) {

@@ -9,7 +9,9 @@
 
 namespace tugline::core {
 
-/// One line per step, grouped by rank and channel.
+/// "ring all_reduce: 4 ranks, 1024 bytes, ...": what the plan is, without its steps.
+std::string print_header(const Plan& plan);
+/// The header with the number of steps, then one line per step, grouped by rank and channel.
 std::string print(const Plan& plan);
 /// One step of rank `self`, as "reduce output[0, 64) <- scratch@1[0, 64) op input[0, 64)". A space without
 /// "@rank" is the rank's own.

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "base/count.h"
 #include "base/json.h"
 #include "bench/sweep.h"
 #include "files.h"
@@ -74,8 +75,9 @@ Report::Report(const BenchOptions& options, Setting setting)
     : options_(options), setting_(std::move(setting)) {}
 
 void Report::begin(const std::vector<std::string>& notes) const {
-  std::string text = fmt::format("# {}, {} ranks ({}), {} cores, {}\n", help::version(), setting_.ranks,
-                                 kind_of(options_), setting_.cores, setting_.device);
+  std::string text =
+      fmt::format("# {}, {} ({}), {}, {}\n", help::version(), base::counted(setting_.ranks, "rank"),
+                  kind_of(options_), base::counted(setting_.cores, "core"), setting_.device);
   text +=
       fmt::format("# {} calls, {} buffers, {} warm-up and {} timed rounds, {} checked\n", form_of(options_),
                   buffers_of(options_), options_.warmup, options_.iterations, options_.checks);

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "base/cgroup.h"
+#include "base/count.h"
 #include "base/settings.h"
 #include "doctor/finding.h"
 #include "launch/machine.h"
@@ -24,10 +25,11 @@ Finding check_descriptors(int ranks) {
   rlimit limit{};
   ::getrlimit(RLIMIT_NOFILE, &limit);
   const auto need = descriptors_needed(ranks);
-  Finding finding{"descriptors", Level::ok,
-                  fmt::format("{} open descriptors allowed ({} at most); {} ranks need about {}",
-                              shown(limit.rlim_cur), shown(limit.rlim_max), ranks, need),
-                  ""};
+  Finding finding{
+      "descriptors", Level::ok,
+      fmt::format("{} open descriptors allowed ({} at most); {} of them for {}", shown(limit.rlim_cur),
+                  shown(limit.rlim_max), need, base::counted(ranks, "rank")),
+      ""};
   if (limit.rlim_max < need) {
     finding.level = Level::serious;
     finding.fix = fmt::format(
@@ -74,8 +76,8 @@ Finding check_cgroup_memory(int ranks) {
     finding.evidence = "no limit by a control group";
   }
   if (host) finding.evidence += fmt::format("; host has {} free", human_bytes(*host));
-  finding.evidence += fmt::format("; {} ranks with {} of scratch each need {}", ranks, human_bytes(scratch),
-                                  human_bytes(need));
+  finding.evidence += fmt::format("; {} with {} of scratch each: {}", base::counted(ranks, "rank"),
+                                  human_bytes(scratch), human_bytes(need));
   if (free && *free < need) {
     finding.level = Level::serious;
     finding.fix = "raise the control group's memory limit, start fewer ranks, or lower TUGLINE_SCRATCH_BYTES";
@@ -98,14 +100,15 @@ std::optional<double> cpu_quota() {
 Finding check_cores(int ranks) {
   auto cores = static_cast<int>(allowed_cpus().size());
   auto quota = cpu_quota();
-  Finding finding{"cores", Level::ok, fmt::format("{} cores may be used by {} ranks", cores, ranks), ""};
+  Finding finding{"cores", Level::ok,
+                  fmt::format("{} for {}", base::counted(cores, "core"), base::counted(ranks, "rank")), ""};
   if (quota) finding.evidence += fmt::format("; the control group grants {:.2f} cores of time", *quota);
   if (ranks > cores) {
     finding.level = Level::note;
     finding.fix = fmt::format(
         "ranks take turns, and small operations take tens of microseconds: start at most "
-        "{} ranks for best latency",
-        cores);
+        "{} for best latency",
+        base::counted(cores, "rank"));
   } else if (quota && *quota < ranks) {
     finding.level = Level::note;
     finding.fix =

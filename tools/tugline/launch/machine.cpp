@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <memory>
 
+#include "base/count.h"
 #include "tugline/error.h"
 
 namespace tugline::cli {
@@ -50,8 +51,8 @@ void require_descriptors(int ranks) {
   if (limit.rlim_max >= descriptors_needed(ranks)) return;
   throw Error(
       ErrorCode::out_of_memory, Remedy::fix_call,
-      fmt::format("{} open descriptors are needed for {} ranks, {} are allowed", descriptors_needed(ranks),
-                  ranks, limit.rlim_max),
+      fmt::format("{} open descriptors are needed for {}, {} are allowed", descriptors_needed(ranks),
+                  base::counted(ranks, "rank"), limit.rlim_max),
       fmt::format("raise the limit (ulimit -Hn {}), or start fewer ranks", descriptors_needed(ranks)));
 }
 
