@@ -9,8 +9,8 @@
 // streams by events.
 //
 // All ranks make the same calls in the same order. A difference (collective, count, type, operator, root,
-// order) is Error{mismatch} on every rank, naming both ranks and both values. Communicators are handles:
-// copies mean the same one. Thread safety: one operation of a communicator runs at a time; a second one at
+// order) is Error{mismatch} on every rank, of a message on its receiver at least; it names both sides' calls.
+// Copies of a communicator mean the same one. Thread safety: one operation of it runs at a time; a second at
 // once is Error{invalid_usage}. abort() and status() may be called from any thread at any time.
 #pragma once
 

@@ -11,7 +11,7 @@ namespace tugline {
 /// A rank that is gone, by its number before this agreement.
 struct LostRank {
   int rank = -1;
-  std::string reason;  ///< "killed (lifeline)", "core dump", "left"
+  std::string reason;  ///< "rank 2 died (its process ended), noticed 0.1 ms ago", "rank 2 left the job"
 };
 
 class Outcome {

@@ -48,7 +48,8 @@ const SettingRow kRows[] = {
     {"spin_us", &Settings::spin_us, "us", "",
      "How long a wait spins before it sleeps, when every rank has its own core.", 0, 1e6},
     {"check", &Settings::check, "", "",
-     "Compare the calls of all ranks (operation, count, type, root) and name both sides of a difference."},
+     "On: no rank leaves an operation before it has seen that all ranks make the same call. Off: calls are "
+     "compared only by ranks that wait for each other anyway, so that some differences are no error."},
     {"deterministic", &Settings::deterministic, "", "",
      "Keep to plans of one reduction order, so that results are bit-identical from run to run."},
     {"plan", &Settings::plan, "", "chosen by size",

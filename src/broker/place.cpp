@@ -45,7 +45,12 @@ sockaddr_un address_of(const Place& place, int directory, std::string_view leaf)
 std::string absolute(const std::string& path) {
   if (path.starts_with('/')) return path;
   std::array<char, PATH_MAX> folder;
-  if (::getcwd(folder.data(), folder.size()) == nullptr) fail_on_path("getcwd", path, errno);
+  if (::getcwd(folder.data(), folder.size()) == nullptr) {
+    if (errno != ENOENT) fail_on_path("getcwd", path, errno);
+    throw Error(ErrorCode::not_found,
+                fmt::format("\"{}\" is relative to the working directory, which has been removed", path),
+                "change to a directory that is there, or give an absolute path", {.native_code = ENOENT});
+  }
   return std::string(folder.data()) + "/" + path;
 }
 

@@ -104,6 +104,11 @@ TEST(Settings, UnknownNamesGiveOneWarning) {
                                           HasSubstr("old in f"), testing::Not(HasSubstr("TUGLINEX"))));
 }
 
+TEST(Settings, AFileCannotNameTheFile) {
+  EXPECT_THAT(message_of({}, SettingsFile{"f", "config_file = \"x\""}),
+              testing::AllOf(HasSubstr("config_file in f"), HasSubstr("TUGLINE_CONFIG_FILE")));
+}
+
 TEST(Settings, EveryRowIsNamedOnceAndRoundTrips) {
   std::set<std::string_view> names;
   const auto settings = make_settings({}, {}).settings;

@@ -50,6 +50,17 @@ TEST(Place, TooLongPathsNameLengthAndLimit) {
   EXPECT_ERROR(place_of("/tmp/", {}), ErrorCode::invalid_argument, "does not end in a file name");
 }
 
+TEST(Place, ARemovedWorkingDirectoryIsNamed) {
+  const auto before = fs::current_path();
+  const auto gone = fs::path(test_runtime_dir()) / "gone";
+  fs::create_directories(gone);
+  fs::current_path(gone);
+  fs::remove(gone);
+  EXPECT_ERROR(place_of("job/broker.sock", {}), ErrorCode::not_found,
+               "\"job/broker.sock\" is relative to the working directory, which has been removed");
+  fs::current_path(before);
+}
+
 TEST(Place, DirectoriesLongerThanASocketAddressWork) {
   std::string directory = test_runtime_dir();
   for (int i = 0; i < 5; ++i) directory += "/" + std::string(100, static_cast<char>('a' + i));

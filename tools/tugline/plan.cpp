@@ -46,7 +46,7 @@ std::uint64_t work_of(const core::Plan& plan, const core::Program& program) {
   for (const auto& step : program) {
     bool everyone = step.kind == core::StepKind::put_packet ||
                     (step.kind == core::StepKind::signal && step.peer == core::kEveryone);
-    work += everyone ? static_cast<std::uint64_t>(plan.ranks) : 1;
+    work += (everyone ? static_cast<std::uint64_t>(plan.ranks) : 1) + step.more.size();
   }
   return work;
 }

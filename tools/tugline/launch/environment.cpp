@@ -6,13 +6,22 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <iterator>
 
 #include "base/settings.h"
 #include "base/unique_fd.h"
 #include "tugline/error.h"
 
 namespace tugline::cli {
+
+bool says_who_a_rank_is(std::string_view variable) noexcept {
+  constexpr std::string_view kNames[] = {
+      "TUGLINE_RANK",        "TUGLINE_SIZE", "TUGLINE_LOCAL_RANK", "TUGLINE_JOB", "TUGLINE_TOKEN",
+      "TUGLINE_SOCKET_PATH", "RANK",         "WORLD_SIZE",         "LOCAL_RANK",  "LOCAL_WORLD_SIZE"};
+  return std::find(std::begin(kNames), std::end(kNames), variable) != std::end(kNames);
+}
 
 std::vector<std::string> environment_of(const RankEnvironment& common, int rank) {
   auto variables = base::process_environment();

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -17,6 +18,9 @@ struct RankEnvironment {
   int master_port = 0;  ///< for programs that follow torchrun
   std::vector<std::pair<std::string, std::string>> added;
 };
+
+/// Whether the variable says which rank of which job a process is: what `run` tells each rank itself.
+bool says_who_a_rank_is(std::string_view variable) noexcept;
 
 /// This process's environment with tugline's and torchrun's variables of one rank, then the added ones; a
 /// later value replaces an earlier one.
