@@ -308,6 +308,7 @@ std::shared_ptr<const core::Plan> CommunicatorState::plan_for(const Call& call, 
   request.bytes = call.bytes();
   request.in_place = call.in_place(epoch.rank);
   request.average = call.reduces() && call.op == ReduceOp::avg;
+  request.pre_multiplied = call.factor.has_value();
   request.only_rank = static_cast<std::int32_t>(call.is_message() ? (call.is_send() ? 0 : 1) : epoch.rank);
   const auto& layout = epoch.bank.layout();
   request.scratch_bytes = (call.is_message() ? layout.pair_bytes : layout.scratch_bytes) / kHalves;
@@ -331,7 +332,8 @@ std::shared_ptr<const core::Plan> CommunicatorState::plan_for(const Call& call, 
   const PlanKey key{descriptor.kind & ~std::uint64_t{0xff0000}, sizes,
                     static_cast<std::uint64_t>(request.in_place) |
                         static_cast<std::uint64_t>(request.average) << 1 |
-                        static_cast<std::uint64_t>(call.is_send()) << 2};
+                        static_cast<std::uint64_t>(call.is_send()) << 2 |
+                        static_cast<std::uint64_t>(request.pre_multiplied) << 4};
   const auto same_counts = [&](const CachedPlan& cached) {
     return cached.counts == call.counts || (call.counts && cached.counts && *cached.counts == *call.counts);
   };

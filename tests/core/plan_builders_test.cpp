@@ -78,6 +78,18 @@ TEST(PlanBuilders, ARankNeedsToKnowItsOwnPairsOnly) {
   });
 }
 
+TEST(PlanBuilders, InputsThatTheirRankMultipliesAreNotReadByOthers) {
+  PlanRequest request;
+  request.ranks = 2;
+  request.bytes = 1 << 20;
+  request.scratch_bytes = 1 << 20;
+  request.direct = true;
+  EXPECT_TRUE(can_build("direct", request));
+  request.pre_multiplied = true;
+  EXPECT_FALSE(can_build("direct", request));
+  EXPECT_TRUE(can_build("two_shot", request));
+}
+
 TEST(PlanBuilders, StepsStayBoundedForLargeMessages) {
   PlanRequest request;
   request.collective = Collective::all_reduce;

@@ -18,6 +18,7 @@ struct PlanRequest {
   bool in_place = false;
   bool average = false;             ///< the operator is avg: every result gets one scale step
   bool direct = false;              ///< ranks can reach each other's buffers
+  bool pre_multiplied = false;      ///< a rank multiplies its input when it reads it: others must not read it
   std::uint64_t scratch_bytes = 0;  ///< scratch available per rank; the plan uses at most this much
   std::uint64_t chunk_bytes = 0;    ///< preferred pipeline chunk, 0 = builder's choice
   std::int32_t only_rank = -1;      ///< build this rank's program only, the others stay empty; -1: all

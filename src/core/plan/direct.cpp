@@ -143,7 +143,7 @@ class Direct {
 }  // namespace
 
 bool can_build_direct(const PlanRequest& request) noexcept {
-  if (!request.direct || !needs_exchange(request)) return false;
+  if (!request.direct || request.pre_multiplied || !needs_exchange(request)) return false;
   if (request.collective == Collective::barrier || request.collective == Collective::send_recv) return false;
   if (has_blocks(request.collective)) return false;
   // In place, the blocks of an all_to_all would have to change places through something.
