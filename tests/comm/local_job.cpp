@@ -23,16 +23,19 @@ class LocalClient final : public broker::Client {
   const std::string& job() const noexcept override { return name_; }
   const std::string& socket_path() const noexcept override { return name_; }
   core::ControlSegment& control() const noexcept override { return job_.control(); }
-  broker::Segment open_or_create(std::string_view name, std::uint64_t bytes, broker::Lifetime) override {
+  broker::Segment open_or_create(std::string_view name, std::uint64_t bytes, broker::Lifetime,
+                                 broker::SegmentKind) override {
     return job_.open_or_create(name, bytes);
   }
   broker::Segment open(std::string_view name) override { return job_.open_or_create(name, 0); }
-  broker::Segment create(std::string_view name, std::uint64_t bytes, broker::Lifetime) override {
+  broker::Segment create(std::string_view name, std::uint64_t bytes, broker::Lifetime,
+                         broker::SegmentKind) override {
     return job_.open_or_create(name, bytes);
   }
   broker::Segment import(broker::SegmentId) override { throw unused("import"); }
   void release(broker::SegmentId id) override { job_.release(id); }
   void remove(std::string_view) override { throw unused("remove"); }
+  core::UsageReport usage(broker::MemberId) override { throw unused("usage"); }
   void put(std::string_view, std::string_view) override { throw unused("put"); }
   std::string get(std::string_view, std::chrono::milliseconds) override { throw unused("get"); }
   std::optional<std::string> try_get(std::string_view) override { throw unused("try_get"); }
