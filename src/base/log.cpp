@@ -2,6 +2,8 @@
 #include "base/log.h"
 
 #include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -19,6 +21,7 @@ namespace {
 struct LogState {
   std::mutex mutex;
   UniqueFd file;  // none: stderr
+  std::string path;
   LogCallback callback;
 };
 
@@ -40,13 +43,28 @@ const std::string& host_name() {
   return kName;
 }
 
-void write_all(int descriptor, std::string_view text) noexcept {
+/// The limit on the size of files would end the process by a signal at a write beyond it.
+bool within_file_limit(int descriptor, std::size_t bytes) noexcept {
+  rlimit limit{};
+  struct stat info {};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return true;
+  if (::fstat(descriptor, &info) != 0 || !S_ISREG(info.st_mode)) return true;
+  return static_cast<rlim_t>(info.st_size) + bytes <= limit.rlim_cur;
+}
+
+/// False, with errno, when not all could be written.
+bool write_all(int descriptor, std::string_view text) noexcept {
+  if (!within_file_limit(descriptor, text.size())) {
+    errno = EFBIG;
+    return false;
+  }
   while (!text.empty()) {
     const auto written = ::write(descriptor, text.data(), text.size());
     if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return;  // nowhere left to say so
+    if (written <= 0) return false;
     text.remove_prefix(static_cast<std::size_t>(written));
   }
+  return true;
 }
 
 std::string_view label_of(LogLevel level) noexcept {
@@ -111,7 +129,17 @@ void log_text(LogLevel level, std::string_view text) noexcept {
       if (c == '\n') line += "    ";
     }
     line += '\n';
-    write_all(log_state.file ? log_state.file.get() : STDERR_FILENO, line);
+    if (log_state.file && !write_all(log_state.file.get(), line)) {
+      // Rather twice than not at all: a part of it may be in the file.
+      line =
+          fmt::format("{}:{}:{} tugline ERROR log file {} cannot be written: {}; using stderr\n", host_name(),
+                      ::getpid(), ::syscall(SYS_gettid), log_state.path, std::strerror(errno)) +
+          line;
+      log_state.file.reset();
+    } else if (log_state.file) {
+      return;
+    }
+    write_all(STDERR_FILENO, line);  // nowhere left to say that it failed
   } catch (const std::exception&) {
     write_all(STDERR_FILENO, "tugline ERROR a log line was lost: out of memory\n");
   }
@@ -126,8 +154,9 @@ void set_log_callback(LogCallback callback) {
 void configure_log(LogLevel level, const std::string& file) {
   UniqueFd opened;
   std::string failure;
+  std::string path;
   if (!file.empty()) {
-    const auto path = expand(file);
+    path = expand(file);
     opened.reset(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
     if (!opened)
       failure = fmt::format("log file {} cannot be opened: {}; using stderr", path, std::strerror(errno));
@@ -136,6 +165,7 @@ void configure_log(LogLevel level, const std::string& file) {
     auto& log_state = state();
     const std::lock_guard lock(log_state.mutex);
     log_state.file = std::move(opened);
+    log_state.path = std::move(path);
   }
   current_level.store(static_cast<int>(level), std::memory_order_relaxed);
   if (!failure.empty()) log_text(LogLevel::error, failure);

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -71,6 +72,32 @@ TEST_F(LogTest, UnusableFileIsSaidOnStderr) {
   const auto text = testing::internal::GetCapturedStderr();
   EXPECT_THAT(text, testing::HasSubstr("/nonexistent-directory/log cannot be opened"));
   EXPECT_THAT(text, testing::HasSubstr("WARN first\n    second\n"));
+}
+
+TEST_F(LogTest, AFileThatCannotBeWrittenIsSaidOnStderrWithWhatItWouldHold) {
+  testing::internal::CaptureStderr();
+  configure_log(LogLevel::warn, "/dev/full");
+  tugline::base::log(LogLevel::warn, "first");
+  tugline::base::log(LogLevel::warn, "second");
+  const auto text = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(text, testing::ContainsRegex("ERROR log file /dev/full cannot be written: No space left"));
+  EXPECT_THAT(text, testing::HasSubstr("WARN first\n"));
+  EXPECT_THAT(text, testing::HasSubstr("WARN second\n"));
+  EXPECT_EQ(text.find("cannot be written"), text.rfind("cannot be written")) << "said once";
+}
+
+TEST_F(LogTest, ALimitOnFileSizesIsAFileThatCannotBeWritten) {
+  const auto path = testing::TempDir() + "tugline-log-limit-" + std::to_string(getpid());
+  EXPECT_EXIT(
+      {
+        configure_log(LogLevel::warn, path);
+        const rlimit limit{10, 10};
+        if (setrlimit(RLIMIT_FSIZE, &limit) != 0) _exit(2);
+        tugline::base::log(LogLevel::warn, "more than ten bytes");
+        _exit(0);
+      },
+      testing::ExitedWithCode(0), "cannot be written: File too large");
+  std::remove(path.c_str());
 }
 
 }  // namespace
