@@ -138,7 +138,8 @@ LoadedSettings make_settings(const Environment& environment, const std::optional
   return loaded;
 }
 
-std::optional<SettingsFile> find_settings_file(const Environment& environment) {
+std::optional<SettingsFile> find_settings_file(const Environment& environment,
+                                               std::vector<std::string>& warnings) {
   if (const auto named = variable_or(environment, "TUGLINE_CONFIG_FILE", ""); !named.empty()) {
     if (auto file = read_file(named)) return file;
     throw Error(ErrorCode::not_found,
@@ -147,16 +148,27 @@ std::optional<SettingsFile> find_settings_file(const Environment& environment) {
   }
   const auto home = variable_or(environment, "HOME", "");
   const auto user = variable_or(environment, "XDG_CONFIG_HOME", home.empty() ? "" : home + "/.config");
-  if (!user.empty())
-    if (auto file = read_file(user + "/tugline.toml")) return file;
-  return read_file("/etc/tugline.toml");
+  std::vector<std::string> places{"/etc/tugline.toml"};
+  if (!user.empty()) places.insert(places.begin(), user + "/tugline.toml");
+  for (const auto& place : places) {
+    try {
+      if (auto file = read_file(place)) return file;
+    } catch (const Error& error) {
+      // Nobody named it: under another user, or in a service, there may be no way to look.
+      warnings.push_back(fmt::format("{}{}; going on without it", error.what_failed(),
+                                     error.context().native_code == EACCES ? ": permission denied" : ""));
+    }
+  }
+  return std::nullopt;
 }
 
 const Settings& settings() {
   static const Settings kSettings = [] {
     const auto environment = process_environment();
-    auto loaded = make_settings(environment, find_settings_file(environment));
+    std::vector<std::string> warnings;
+    auto loaded = make_settings(environment, find_settings_file(environment, warnings));
     configure_log(loaded.settings.debug, loaded.settings.log_file);
+    for (const auto& warning : warnings) log(LogLevel::warn, "{}", warning);
     for (const auto& warning : loaded.warnings) log(LogLevel::warn, "{}", warning);
     return std::move(loaded.settings);
   }();

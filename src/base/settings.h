@@ -106,8 +106,10 @@ LoadedSettings make_settings(const Environment& environment, const std::optional
 
 /// Finds and reads the file: TUGLINE_CONFIG_FILE (must exist), else the first that exists of
 /// $XDG_CONFIG_HOME/tugline.toml ($HOME/.config without it) and /etc/tugline.toml. Throws Error{not_found},
-/// Error{permission_denied} or Error{system}.
-std::optional<SettingsFile> find_settings_file(const Environment& environment);
+/// Error{permission_denied} or Error{system} for the named one; another that cannot be read counts as absent,
+/// with a line in `warnings`.
+std::optional<SettingsFile> find_settings_file(const Environment& environment,
+                                               std::vector<std::string>& warnings);
 
 /// The process's settings, read once at the first call, which also configures the log and writes the
 /// warnings. Thread-safe. Throws as make_settings and find_settings_file do; then the next call tries again.

@@ -139,13 +139,15 @@ TEST(Settings, FindsTheFileInOrder) {
   std::ofstream(directory / ".config/tugline.toml") << "spin_us = 1\n";
   std::ofstream(directory / "named.toml") << "spin_us = 2\n";
   const auto home = directory.string();
-  const auto path_of = [](const Environment& environment) {
-    const auto file = tugline::base::find_settings_file(environment);
+  std::vector<std::string> warnings;
+  const auto path_of = [&](const Environment& environment) {
+    const auto file = tugline::base::find_settings_file(environment, warnings);
     return file ? file->path : std::string("none");
   };
   EXPECT_EQ(path_of({{"HOME", home}}), home + "/.config/tugline.toml");
   EXPECT_EQ(path_of({{"HOME", home}, {"TUGLINE_CONFIG_FILE", home + "/named.toml"}}), home + "/named.toml");
   EXPECT_EQ(path_of({{"HOME", "/"}, {"XDG_CONFIG_HOME", home + "/.config"}}), home + "/.config/tugline.toml");
+  EXPECT_THAT(warnings, testing::IsEmpty());
   try {
     path_of({{"TUGLINE_CONFIG_FILE", home}});
     ADD_FAILURE() << "a directory was read";
@@ -157,6 +159,25 @@ TEST(Settings, FindsTheFileInOrder) {
     ADD_FAILURE() << "a missing file was accepted";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::not_found);
+  }
+  std::filesystem::remove_all(directory);
+}
+
+TEST(Settings, AFileThatNobodyNamedAndThatCannotBeReadIsOneWarning) {
+  std::string pattern = testing::TempDir() + "tugline-settings-XXXXXX";
+  ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+  const std::filesystem::path directory = pattern;
+  std::filesystem::create_directories(directory / "tugline.toml");
+  // Too many links on the way, as root, whom no permission stops, finds it too.
+  std::filesystem::create_symlink("loop", directory / "loop");
+  for (const auto& place : {directory.string(), (directory / "loop").string()}) {
+    std::vector<std::string> warnings;
+    const auto file = tugline::base::find_settings_file({{"XDG_CONFIG_HOME", place}}, warnings);
+    EXPECT_TRUE(!file || file->path == "/etc/tugline.toml");
+    ASSERT_EQ(warnings.size(), 1U);
+    EXPECT_THAT(warnings[0], testing::AllOf(HasSubstr(place + "/tugline.toml"), HasSubstr("without it")));
+    const Environment named{{"TUGLINE_CONFIG_FILE", place + "/tugline.toml"}};
+    EXPECT_THROW(tugline::base::find_settings_file(named, warnings), Error);
   }
   std::filesystem::remove_all(directory);
 }
