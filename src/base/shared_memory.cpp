@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <cerrno>
@@ -38,6 +39,13 @@ UniqueFd create_sealed_memfd(const char* name, std::uint64_t bytes) {
   if (bytes == 0)
     throw Error(ErrorCode::invalid_argument, fmt::format("shared memory \"{}\" of 0 bytes was asked", name),
                 "ask for at least one byte", {.operation = "memfd_create"});
+  // It counts for memfds too, and the kernel would end the process by SIGXFSZ.
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && bytes > limit.rlim_cur)
+    throw Error(ErrorCode::out_of_memory, Remedy::fix_call,
+                fmt::format("shared memory \"{}\" of {} bytes exceeds the limit on file sizes, {} bytes",
+                            name, bytes, limit.rlim_cur),
+                "raise the limit of this process: ulimit -f unlimited", {.operation = "memfd_create"});
   constexpr unsigned kFlags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
   // Linux 6.3 can refuse (sysctl vm.memfd_noexec) or warn about memfds that leave execution open.
   UniqueFd fd(::memfd_create(name, kernel_at_least(6, 3) ? kFlags | MFD_NOEXEC_SEAL : kFlags));

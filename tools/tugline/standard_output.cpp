@@ -20,6 +20,7 @@ void fail_output(std::string_view what, int code) {
   if (code == EPIPE) throw ReaderGone{};
   std::string remedy = "redirect standard output to a file or pipe that can be written";
   if (code == ENOSPC || code == EDQUOT) remedy = "free space where standard output goes, or redirect it";
+  if (code == EFBIG) remedy = "raise the limit on file sizes (ulimit -f), or write to a pipe";
   if (code == EBADF) remedy = "open standard output, or redirect it: it is closed or open for reading only";
   throw Error(ErrorCode::system,
               fmt::format("cannot write {} to standard output: {}", what, std::strerror(code)), remedy,
@@ -42,6 +43,8 @@ void write_output(std::string_view what, std::string_view text) {
 
 void prepare_standard_descriptors() {
   ::signal(SIGPIPE, SIG_IGN);
+  // Beyond the limit on file sizes (ulimit -f) a write fails with a reason, instead of ending the process.
+  ::signal(SIGXFSZ, SIG_IGN);
   for (int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(descriptor, F_GETFD) >= 0 || errno != EBADF) continue;
     // The lowest free number is this one. The wrong direction makes every use of it fail.

@@ -16,8 +16,8 @@ void write_output(std::string_view what, std::string_view text);
 /// Throws what write_output throws after write() has failed with `code`.
 [[noreturn]] void fail_output(std::string_view what, int code);
 
-/// For main(), before anything else: SIGPIPE becomes an error of write(), and a standard descriptor that is
-/// closed is taken by one that fails, so that no file opened later is written to in its place.
+/// For main(), before anything else: SIGPIPE and SIGXFSZ become errors of write(), and a standard descriptor
+/// that is closed is taken by one that fails, so that no file opened later is written to in its place.
 void prepare_standard_descriptors();
 /// Ends this process as SIGPIPE does; 141 in a shell.
 [[noreturn]] void end_as_sigpipe() noexcept;

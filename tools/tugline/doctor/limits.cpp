@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Descriptors, locked memory, the control group, cores.
+// Descriptors, sizes of files, locked memory, the control group, cores.
 #include <fmt/format.h>
 #include <sys/resource.h>
 
@@ -39,6 +39,23 @@ Finding check_descriptors(int ranks) {
   } else if (limit.rlim_cur < need) {
     finding.level = Level::note;
     finding.fix = fmt::format("`ulimit -n {}` (tugline run raises its own limit up to the hard one)", need);
+  }
+  return finding;
+}
+
+Finding check_file_size(int ranks) {
+  rlimit limit{};
+  ::getrlimit(RLIMIT_FSIZE, &limit);
+  const auto need = file_bytes_needed(ranks);
+  Finding finding{"file size", Level::ok,
+                  fmt::format("files may have {} bytes ({} at most); shared memory of {} ranks needs {}",
+                              shown(limit.rlim_cur), shown(limit.rlim_max), ranks, need),
+                  ""};
+  if (limit.rlim_cur < need) {
+    finding.level = Level::serious;
+    finding.fix =
+        "raise the limit, which holds for shared memory too: `ulimit -f unlimited`, fsize in "
+        "/etc/security/limits.conf, or LimitFSIZE= of the service";
   }
   return finding;
 }
@@ -120,7 +137,8 @@ Finding check_cores(int ranks) {
 }  // namespace
 
 std::vector<Finding> check_limits(int ranks) {
-  return {check_cores(ranks), check_cgroup_memory(ranks), check_descriptors(ranks), check_memlock()};
+  return {check_cores(ranks), check_cgroup_memory(ranks), check_descriptors(ranks), check_file_size(ranks),
+          check_memlock()};
 }
 
 }  // namespace tugline::cli

@@ -6,11 +6,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <memory>
 
 #include "base/count.h"
+#include "base/settings.h"
+#include "comm/layout.h"
+#include "core/control.h"
 #include "tugline/error.h"
 
 namespace tugline::cli {
@@ -54,6 +58,24 @@ void require_descriptors(int ranks) {
       fmt::format("{} open descriptors are needed for {}, {} are allowed", descriptors_needed(ranks),
                   base::counted(ranks, "rank"), limit.rlim_max),
       fmt::format("raise the limit (ulimit -Hn {}), or start fewer ranks", descriptors_needed(ranks)));
+}
+
+std::uint64_t file_bytes_needed(int ranks) {
+  const auto size = static_cast<std::uint32_t>(ranks);
+  const auto scratch = comm::rank_scratch_bytes(size, base::settings().scratch_bytes);
+  const auto bank = comm::BankLayout::make(size, scratch, comm::pair_scratch_bytes(size));
+  return std::max<std::uint64_t>({bank.total, sizeof(comm::Board), sizeof(core::ControlSegment)});
+}
+
+void require_file_size(int ranks) {
+  rlimit limit{};
+  ::getrlimit(RLIMIT_FSIZE, &limit);
+  const auto need = file_bytes_needed(ranks);
+  if (limit.rlim_cur >= need) return;
+  throw Error(ErrorCode::out_of_memory, Remedy::fix_call,
+              fmt::format("{} bytes of shared memory are needed for {} {}, files may have {} (ulimit -f)",
+                          need, ranks, ranks == 1 ? "rank" : "ranks", limit.rlim_cur),
+              "raise the limit (ulimit -f unlimited), start fewer ranks, or lower TUGLINE_SCRATCH_BYTES");
 }
 
 DescriptorRoom::DescriptorRoom(int ranks) {

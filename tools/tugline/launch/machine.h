@@ -4,6 +4,7 @@
 
 #include <sys/resource.h>
 
+#include <cstdint>
 #include <vector>
 
 namespace tugline::cli {
@@ -20,6 +21,13 @@ bool use_colour(int descriptor) noexcept;
 rlim_t descriptors_needed(int ranks) noexcept;
 /// Throws Error{out_of_memory} with the limit and the need when the hard limit is too low for a job.
 void require_descriptors(int ranks);
+
+/// The largest piece of shared memory of a job: the first communicator's of all ranks. Limits on the size of
+/// files (ulimit -f) hold for it.
+std::uint64_t file_bytes_needed(int ranks);
+/// Throws Error{out_of_memory} with the limit and the need when this process's limit is lower, which its
+/// children inherit.
+void require_file_size(int ranks);
 
 /// Raises this process's limit of open descriptors, if need be, to what a job needs.
 class DescriptorRoom {

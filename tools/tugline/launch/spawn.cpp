@@ -47,8 +47,9 @@ std::vector<char*> pointers(const std::vector<std::string>& strings) {
   if (::dup2(request.standard_input, 0) < 0 || ::dup2(request.standard_output, 1) < 0 ||
       ::dup2(request.standard_error, 2) < 0)
     fail();
-  // What the user had ignored (nohup) stays so; only the launcher's own doing is undone.
+  // What the user had ignored (nohup) stays so; only this command's own doing is undone.
   ::signal(SIGPIPE, SIG_DFL);
+  ::signal(SIGXFSZ, SIG_DFL);
   sigset_t none;
   sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);

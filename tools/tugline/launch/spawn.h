@@ -28,8 +28,8 @@ struct SpawnRequest {
 class Spawned {
  public:
   /// Forks. The child leads its own process group, gets SIGKILL if the calling thread ends, and takes over
-  /// the limits, masks and signals that are ignored here, but SIGPIPE, which becomes the default. Throws
-  /// Error{system}.
+  /// the limits, masks and signals that are ignored here, but SIGPIPE and SIGXFSZ, which become the default.
+  /// Throws Error{system}.
   explicit Spawned(const SpawnRequest& request);
   pid_t pid() const noexcept { return pid_; }
   /// Blocks until the program runs; throws Error{system} that names it and errno when it cannot be started.
