@@ -13,6 +13,7 @@
 #include "broker/broker_process.h"
 #include "broker/launcher_link.h"
 #include "launch/environment.h"
+#include "launch/guard.h"
 #include "launch/machine.h"
 #include "standard_output.h"
 #include "tugline/error.h"
@@ -54,6 +55,7 @@ LaunchResult launch_job(const JobRequest& request) {
   require_device(request.device);
   base::settings();  // a wrong one is an error here, before a broker and ranks find the same
   require_descriptors(request.ranks);
+  require_file_size(request.ranks);
   RankEnvironment common{.size = request.ranks, .master_port = free_port(), .added = request.environment};
   std::optional<broker::BrokerProcess> broker;
   if (request.broker_socket.empty()) {
@@ -64,6 +66,8 @@ LaunchResult launch_job(const JobRequest& request) {
   } else {
     use_running_broker(request.broker_socket, common);
   }
+  const Guard guard;
+  common.added.emplace_back(Guard::kVariable, guard.mark());
   // Nobody may wait for a rank that ended before the broker met it.
   broker::LauncherLink link(common.socket_path, common.job, common.token);
   return launch({.program = request.program,
