@@ -68,8 +68,11 @@ class TUGLINE_EXPORT Job {
   void put(std::string_view key, std::string_view value);
   std::string get(std::string_view key, std::chrono::milliseconds deadline);
 
-  /// Good-bye: the others see this rank as having left. Called by the destructor.
-  void leave();
+  /// Good-bye: the others see this rank as having left. Called by the destructor. Afterwards, and in a forked
+  /// child, the calls of this Job, its communicators and named buffers throw Error{invalid_usage}; elements
+  /// that are mapped stay readable as long as their Buffer lives. A broker that does not answer is waited for
+  /// 2 s, then a warning says so. Does nothing in a forked child.
+  void leave() noexcept;
 
  private:
   explicit Job(std::unique_ptr<api::JobState> state) noexcept;

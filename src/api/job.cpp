@@ -31,6 +31,13 @@ int host_device_count(const JobOptions& options) {
 
 }  // namespace
 
+void api::require_member(const JobState* state, const char* operation) {
+  if (state == nullptr)
+    throw Error(ErrorCode::invalid_usage, "the Job that is used was moved from",
+                "use the Job that it was moved to", {.operation = operation});
+  state->client->require_member(operation);
+}
+
 Job::Job(std::unique_ptr<api::JobState> state) noexcept : state_(std::move(state)) {}
 Job::Job(Job&&) noexcept = default;
 
@@ -94,6 +101,7 @@ Device& Job::device(int index) {
 }
 
 Communicator Job::communicator() {
+  api::require_member(state_.get(), "communicator()");
   std::lock_guard lock(state_->mutex);
   if (!state_->world) {
     comm::CommunicatorState::Identity identity;
@@ -106,25 +114,23 @@ Communicator Job::communicator() {
 }
 
 void Job::put(std::string_view key, std::string_view value) {
+  api::require_member(state_.get(), "put()");
   state_->client->put(key, value);
 }
 
 std::string Job::get(std::string_view key, std::chrono::milliseconds deadline) {
+  api::require_member(state_.get(), "get()");
   return state_->client->get(key, deadline);
 }
 
-void Job::leave() {
-  if (!state_) return;
+void Job::leave() noexcept {
+  // A forked child is no member; a thread that is not there may hold the lock.
+  if (!state_ || state_->client->standing() == broker::Standing::forked) return;
   {
     std::lock_guard lock(state_->mutex);
     state_->world.reset();
   }
-  // A broker that is gone has forgotten this member already.
-  try {
-    state_->client->leave();
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::broker_lost) throw;
-  }
+  state_->client->leave();
 }
 
 }  // namespace tugline

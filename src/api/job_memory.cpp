@@ -9,6 +9,7 @@
 namespace tugline {
 
 std::shared_ptr<memory::SharedAllocation> Job::allocate_bytes(std::size_t bytes) {
+  api::require_member(state_.get(), "allocate()");
   return memory::allocate(state_->client, bytes);
 }
 
@@ -20,6 +21,7 @@ MemoryPool& Job::pool() {
 
 std::shared_ptr<memory::NamedMemory> Job::named_buffer_bytes(std::string_view name, std::size_t bytes,
                                                              const NamedBufferOptions& options) {
+  api::require_member(state_.get(), "named_buffer()");
   return memory::open_named(state_->client, name, bytes, options);
 }
 

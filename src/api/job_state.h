@@ -27,4 +27,8 @@ class JobState {
   std::optional<Communicator> world;  ///< made by the first call of communicator()
 };
 
+/// Throws Error{invalid_usage} after leave(), in a forked child, and for a null state (of a Job that was
+/// moved from).
+void require_member(const JobState* state, const char* operation);
+
 }  // namespace tugline::api

@@ -231,6 +231,15 @@ Reply Channel::call(const Message& message, std::uint64_t deadline_ns, std::stri
   return reply;
 }
 
+template <class Message>
+void Channel::post(const Message& message) noexcept {
+  core::FrameWriter frame;
+  if (core::encode(message, 0, frame)) send_message(socket_.get(), frame.bytes());
+}
+
+template void Channel::post<core::ReleaseSegment>(const core::ReleaseSegment&) noexcept;
+template void Channel::post<core::Leave>(const core::Leave&) noexcept;
+
 #define TUGLINE_CALL(Reply, Message)                                                                  \
   template core::Reply Channel::call<core::Reply, core::Message>(const core::Message&, std::uint64_t, \
                                                                  std::string_view, int, base::UniqueFd*)

@@ -40,6 +40,11 @@ class Channel {
   Reply call(const Message& message, std::uint64_t deadline_ns, std::string_view operation,
              int descriptor = -1, base::UniqueFd* received = nullptr);
 
+  /// Sends `message` and wants no answer. What cannot be sent at once is dropped: for what the broker also
+  /// learns from the end of the socket.
+  template <class Message>
+  void post(const Message& message) noexcept;
+
   /// True in a process that was forked after the channel was made: it must not speak on it.
   bool in_forked_child() const noexcept;
 

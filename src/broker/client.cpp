@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <limits>
 #include <mutex>
 #include <utility>
@@ -47,14 +48,7 @@ class MemberClient final : public Client {
         control_(std::move(control)),
         lifeline_(this->control(), member_, control_, channel_->socket()) {}
 
-  ~MemberClient() override {
-    try {
-      leave();
-    } catch (const Error& error) {
-      // The broker is gone, or too late: it will see the socket close.
-      base::log(base::LogLevel::debug, "leaving without good-bye: {}", error.what_failed());
-    }
-  }
+  ~MemberClient() override { leave(); }
 
   MemberId member() const noexcept override { return member_; }
   int rank() const noexcept override { return rank_; }
@@ -84,9 +78,8 @@ class MemberClient final : public Client {
   Segment open(std::string_view name) override {
     require_name(name, "open");
     Segment segment;
-    const auto reply =
-        channel_->call<core::SegmentReply>(core::OpenSegment{std::string(name)}, in_time(kAnswerDeadline),
-                                           "open segment", -1, &segment.descriptor);
+    const auto reply = ask<core::SegmentReply>(core::OpenSegment{std::string(name)}, in_time(kAnswerDeadline),
+                                               "open segment", -1, &segment.descriptor);
     return complete(std::move(segment), reply);
   }
 
@@ -96,19 +89,18 @@ class MemberClient final : public Client {
 
   Segment import(SegmentId id) override {
     Segment segment;
-    const auto reply = channel_->call<core::SegmentReply>(core::ImportSegment{id}, in_time(kAnswerDeadline),
-                                                          "import segment", -1, &segment.descriptor);
+    const auto reply = ask<core::SegmentReply>(core::ImportSegment{id}, in_time(kAnswerDeadline),
+                                               "import segment", -1, &segment.descriptor);
     return complete(std::move(segment), reply);
   }
 
   void release(SegmentId id) override {
-    channel_->call<core::Done>(core::ReleaseSegment{id}, in_time(kAnswerDeadline), "release segment");
+    ask<core::Done>(core::ReleaseSegment{id}, in_time(kAnswerDeadline), "release segment");
   }
 
   void remove(std::string_view name) override {
     require_name(name, "remove");
-    channel_->call<core::Done>(core::RemoveSegment{std::string(name)}, in_time(kAnswerDeadline),
-                               "remove segment");
+    ask<core::Done>(core::RemoveSegment{std::string(name)}, in_time(kAnswerDeadline), "remove segment");
   }
 
   core::UsageReport usage(MemberId member) override {
@@ -116,8 +108,8 @@ class MemberClient final : public Client {
   }
 
   void put(std::string_view key, std::string_view value) override {
-    channel_->call<core::Done>(core::PutValue{std::string(key), std::string(value)}, in_time(kAnswerDeadline),
-                               "put value");
+    ask<core::Done>(core::PutValue{std::string(key), std::string(value)}, in_time(kAnswerDeadline),
+                    "put value");
   }
 
   std::string get(std::string_view key, std::chrono::milliseconds deadline) override {
@@ -125,8 +117,7 @@ class MemberClient final : public Client {
         std::clamp<std::int64_t>(deadline.count(), 0, std::numeric_limits<std::uint32_t>::max());
     // The broker ends the wait; this side's limit is for a broker that does not.
     const auto limit = in_time(std::chrono::milliseconds(wait_ms) + kAnswerDeadline);
-    return channel_
-        ->call<core::Value>(core::GetValue{std::string(key), static_cast<std::uint32_t>(wait_ms)}, limit,
+    return ask<core::Value>(core::GetValue{std::string(key), static_cast<std::uint32_t>(wait_ms)}, limit,
                             kGetOperation)
         .value;
   }
@@ -140,19 +131,46 @@ class MemberClient final : public Client {
     }
   }
 
-  void leave() override {
+  void give_back(SegmentId id) noexcept override {
+    if (standing() != Standing::member) return;
+    try_to_tell(core::ReleaseSegment{id}, "release segment");
+  }
+
+  void leave() noexcept override {
     // A forked child has a copy of this object, but is no member.
-    if (channel_->in_forked_child()) return;
+    if (standing() == Standing::forked) return;
     std::lock_guard lock(leaving_);
-    if (left_) return;
-    left_ = true;
+    if (standing() == Standing::left) return;
+    mark_left();
     lifeline_.stop_and_leave();
-    constexpr std::chrono::milliseconds kGoodByeDeadline{2'000};
-    channel_->call<core::Done>(core::Leave{}, in_time(kGoodByeDeadline), "leave");
+    try_to_tell(core::Leave{}, "leave");
   }
 
  private:
   enum class Existing : std::uint8_t { welcome, refused };
+
+  /// A request on behalf of the member.
+  template <class Reply, class Message>
+  Reply ask(const Message& message, std::uint64_t deadline_ns, std::string_view operation,
+            int descriptor = -1, base::UniqueFd* received = nullptr) {
+    require_member(operation);
+    return channel_->call<Reply>(message, deadline_ns, operation, descriptor, received);
+  }
+
+  /// What the broker also finds out by itself when the socket closes: nobody has to hear that it failed, nor
+  /// to wait for it again and again.
+  template <class Message>
+  void try_to_tell(const Message& message, std::string_view operation) noexcept {
+    constexpr std::chrono::milliseconds kGoodByeDeadline{2'000};
+    try {
+      if (silent_.load(std::memory_order_relaxed)) return channel_->post(message);
+      channel_->call<core::Done>(message, in_time(kGoodByeDeadline), operation);
+    } catch (const Error& error) {
+      const bool first = error.code() == ErrorCode::timed_out && !silent_.exchange(true);
+      base::log(first ? base::LogLevel::warn : base::LogLevel::debug, "rank {} leaves without an answer: {}",
+                rank_, error.what_failed());
+    }
+  }
 
   void require_name(std::string_view name, const char* operation) const {
     if (!name.empty()) return;
@@ -171,8 +189,8 @@ class MemberClient final : public Client {
     message.kind = kind;
     message.exclusive = existing == Existing::refused ? 1 : 0;
     base::UniqueFd other;
-    const auto reply = channel_->call<core::SegmentReply>(message, in_time(kAnswerDeadline), operation,
-                                                          segment.descriptor.get(), &other);
+    const auto reply = ask<core::SegmentReply>(message, in_time(kAnswerDeadline), operation,
+                                               segment.descriptor.get(), &other);
     // Somebody was faster: ours goes, without ever having had a page.
     if (reply.created == 0) segment.descriptor = std::move(other);
     return complete(std::move(segment), reply);
@@ -209,7 +227,7 @@ class MemberClient final : public Client {
   std::shared_ptr<base::Mapping> control_;
   Lifeline lifeline_;
   std::mutex leaving_;
-  bool left_ = false;
+  std::atomic<bool> silent_{false};  // the broker let a good-bye wait in vain
 };
 
 struct Joined {
@@ -270,6 +288,26 @@ std::shared_ptr<base::Mapping> map_control(const Joined& joined) {
 }
 
 }  // namespace
+
+Client::Client() : forks_(base::fork_count()), owner_pid_(::getpid()) {}
+
+Error Client::not_a_member(ErrorContext context) const {
+  context.rank = rank();
+  if (standing() == Standing::forked)
+    return Error(ErrorCode::invalid_usage,
+                 fmt::format("process {} was forked from member process {} and uses its place in the job",
+                             ::getpid(), owner_pid_),
+                 "join in the process that uses the library, fork before joining, or call exec in the child",
+                 std::move(context));
+  return Error(ErrorCode::invalid_usage,
+               fmt::format("this process has left the job \"{}\", in which it was rank {}", job(), rank()),
+               "make this call before leave() and before the Job is destroyed, or join again",
+               std::move(context));
+}
+
+void Client::throw_not_a_member(std::string_view operation) const {
+  throw not_a_member({.operation = std::string(operation)});
+}
 
 std::shared_ptr<Client> Client::join(const JoinRequest& request) {
   const auto& settings = base::settings();

@@ -2,9 +2,10 @@
 // The member's side of the broker: join a job, share segments, exchange small values. All calls are
 // thread-safe; each is one request and one reply on the member's socket with a deadline, and throws
 // tugline::Error (broker_lost, timed_out, permission_denied, out_of_memory, not_found, already_exists,
-// protocol).
+// protocol; invalid_usage in a forked child and after leave()).
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -13,9 +14,11 @@
 #include <string>
 #include <string_view>
 
+#include "base/fork.h"
 #include "base/unique_fd.h"
 #include "core/control.h"
 #include "core/messages.h"
+#include "tugline/error.h"
 
 namespace tugline::broker {
 
@@ -45,6 +48,13 @@ struct Segment {
   std::uint64_t bytes = 0;
   base::UniqueFd descriptor;  ///< sealed memfd; the caller maps it and may close it
   bool created = false;       ///< this call made it: contents are zero
+};
+
+/// What the calling process is to a client.
+enum class Standing : std::uint8_t {
+  member,
+  forked,  ///< a child of the process that joined: the place in the job is the parent's
+  left,    ///< after leave()
 };
 
 class Client {
@@ -77,6 +87,9 @@ class Client {
   virtual Segment import(SegmentId id) = 0;
   /// Gives back one reference of this member.
   virtual void release(SegmentId id) = 0;
+  /// The same for destructors: failures are logged, and a broker that does not answer is waited for once, for
+  /// a short time (see leave()). Does nothing in a forked child and after leave(), which gives back all.
+  virtual void give_back(SegmentId id) noexcept = 0;
   /// Removes a persistent name; the memory goes with the last reference.
   virtual void remove(std::string_view name) = 0;
 
@@ -90,11 +103,34 @@ class Client {
   virtual std::string get(std::string_view key, std::chrono::milliseconds deadline) = 0;
   virtual std::optional<std::string> try_get(std::string_view key) = 0;
 
-  /// Says good-bye; afterwards the slot's state is `left`. Called by the destructor if need be.
-  virtual void leave() = 0;
+  /// Says good-bye; afterwards the slot's state is `left` and the calls above throw Error{invalid_usage}. The
+  /// others know at once; the broker is waited for, 2 s for this and all give_back() together, after which
+  /// one warning says that it does not answer. Does nothing in a forked child and the second time. Called by
+  /// the destructor if need be.
+  virtual void leave() noexcept = 0;
+
+  Standing standing() const noexcept {
+    if (base::fork_count() != forks_) return Standing::forked;
+    return left_.load(std::memory_order_relaxed) ? Standing::left : Standing::member;
+  }
+  /// Throws not_a_member() if it is so. Takes no lock: in a forked child a thread that is not there may hold
+  /// it.
+  void require_member(std::string_view operation) const {
+    if (standing() != Standing::member) throw_not_a_member(operation);
+  }
+  /// Error{invalid_usage} that says why this process may not speak for the member; context.rank is filled in.
+  Error not_a_member(ErrorContext context) const;
 
  protected:
-  Client() = default;
+  Client();
+  void mark_left() noexcept { left_.store(true, std::memory_order_relaxed); }
+
+ private:
+  [[noreturn]] void throw_not_a_member(std::string_view operation) const;
+
+  std::uint32_t forks_;
+  std::int64_t owner_pid_;
+  std::atomic<bool> left_{false};
 };
 
 }  // namespace tugline::broker

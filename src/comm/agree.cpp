@@ -79,6 +79,7 @@ core::Decision CommunicatorState::decide(bool complete, core::RankSet& gone_set,
 }
 
 Outcome CommunicatorState::agree() {
+  client_->require_member(kName);
   const Call none;
   drain_requests();
   for (const auto& below : descendants()) below->drain_requests();

@@ -127,6 +127,8 @@ Status CommunicatorState::failure_of(const Epoch& epoch, const Pending& pending)
     if (left.ok()) left = lost;
   }
   if (!left.ok()) return left;
+  // It waits on another thread.
+  if (client_->standing() != broker::Standing::member) return {ErrorCode::invalid_usage};
   if (core::is_gone(control_->members[client_->member()]))
     return {ErrorCode::stale_epoch, static_cast<std::int32_t>(epoch.rank)};
   return {};
@@ -194,6 +196,8 @@ void CommunicatorState::remember(const Status& status) noexcept {
 }
 
 Status CommunicatorState::status() const noexcept {
+  // Before the lock, which a thread that is not there may hold in a forked child.
+  if (client_->standing() != broker::Standing::member) return {ErrorCode::invalid_usage};
   {
     std::lock_guard lock(status_mutex_);
     if (!status_.ok()) return status_;
@@ -202,10 +206,12 @@ Status CommunicatorState::status() const noexcept {
 }
 
 void CommunicatorState::check() const {
+  client_->require_member("check()");
   if (Status found = status(); !found.ok()) throw to_error(found, Call{});
 }
 
 void CommunicatorState::abort(std::string_view reason) {
+  client_->require_member("abort()");
   raise_failure(FailureKind::aborted, [&](FailureRecord& failure) { put_text(failure.reason, reason); });
   remember({ErrorCode::aborted, static_cast<std::int32_t>(current()->rank)});
 }
@@ -298,6 +304,7 @@ Error CommunicatorState::to_error(const Status& status, const Call& call, std::s
           std::move(context));
     }
     case ErrorCode::invalid_usage:
+      if (client_->standing() != broker::Standing::member) return client_->not_a_member(std::move(context));
       return Error(status.code,
                    "another operation of this communicator is running on another thread or stream",
                    "use one stream per communicator, or order its streams by events", std::move(context));

@@ -10,6 +10,7 @@
 namespace tugline::comm {
 
 std::shared_ptr<CommunicatorState> CommunicatorState::split(int color, int key) {
+  client_->require_member("split()");
   const auto epoch = current();
   const std::uint64_t number = ++splits_;  // equal on all ranks: split is collective
   using Entry = std::array<std::int32_t, 2>;

@@ -87,12 +87,8 @@ CommunicatorState::CommunicatorState(std::shared_ptr<broker::Client> client, Dev
 }
 
 CommunicatorState::~CommunicatorState() {
-  // The broker may be gone, or this member: then the references went with it.
-  try {
-    client_->release(epoch_->segment);
-    client_->release(epoch_->board->segment);
-  } catch (const Error&) {
-  }
+  client_->give_back(epoch_->segment);
+  client_->give_back(epoch_->board->segment);
 }
 
 std::shared_ptr<const MappedBoard> CommunicatorState::open_board(const std::string& name) {
@@ -169,6 +165,7 @@ void CommunicatorState::enter_epoch(std::shared_ptr<Epoch> next) {
 }
 
 void CommunicatorState::submit(Call call, const Target& target) {
+  client_->require_member(core::name_of(call.collective));
   const auto epoch = current();
   validate(call, epoch->rank, epoch->size, name());
   call.generation = epoch->generation;
@@ -216,6 +213,8 @@ Status CommunicatorState::execute(const Call& call) {
 }
 
 Status CommunicatorState::execute_exclusively(const Call& call) {
+  // Enqueued before this rank left.
+  if (client_->standing() != broker::Standing::member) return {ErrorCode::invalid_usage};
   Epoch& epoch = *epoch_;  // only agree() replaces it, which holds the busy word too
   if (call.generation != epoch.generation) return {ErrorCode::stale_epoch, -1};
   if (failed_.load(std::memory_order_acquire)) return status();
@@ -290,6 +289,7 @@ std::unique_ptr<PlanRun> CommunicatorState::make_run(const Call& call) {
 }
 
 void CommunicatorState::begin_exclusive(const Call& call) {
+  client_->require_member(core::name_of(call.collective));
   if (busy_.exchange(true, std::memory_order_acquire)) throw to_error({ErrorCode::invalid_usage}, call);
   Status status = failed_.load(std::memory_order_acquire) ? this->status() : Status{};
   if (status.ok() && call.generation != epoch_->generation) status = {ErrorCode::stale_epoch, -1};

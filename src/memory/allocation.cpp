@@ -8,7 +8,6 @@
 #include <string>
 #include <utility>
 
-#include "base/log.h"
 #include "memory/member_memory.h"
 #include "tugline/error.h"
 
@@ -72,13 +71,7 @@ std::size_t bytes_of(std::size_t count, std::size_t element_bytes) {
 }
 
 SegmentReference::~SegmentReference() {
-  try {
-    client_->release(id_);
-  } catch (const Error& error) {
-    // The broker is gone or has dropped this member's references by itself; in a forked child the reference
-    // is the parent's.
-    base::log(base::LogLevel::debug, "segment {} was not released: {}", id_, error.what_failed());
-  }
+  client_->give_back(id_);
 }
 
 std::shared_ptr<SharedAllocation> allocate(std::shared_ptr<broker::Client> client, std::size_t bytes) {

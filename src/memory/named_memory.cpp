@@ -109,6 +109,7 @@ class HostNamedMemory final : public NamedMemory {
   }
 
   const void* current() const override {
+    reference_.client().require_member("current");
     if (torn())
       throw Error(ErrorCode::torn,
                   fmt::format("the writer of \"{}\" ended while it wrote the only copy, after version {}",
@@ -195,9 +196,10 @@ std::shared_ptr<NamedMemory> open_named(std::shared_ptr<broker::Client> client, 
   if (name.empty()) refuse("a named buffer was asked without a name", "give it a name");
   if (options.copies != 1 && options.copies != 2)
     refuse(fmt::format("\"{}\" was asked with {} copies", name, options.copies), "ask for 1 or 2 copies");
-  if (bytes == 0 || bytes > kMaxNamedBytes)
-    refuse(fmt::format("\"{}\" was asked with {} bytes", name, bytes),
-           "ask for at least one element and at most 128 TiB");
+  if (bytes == 0) refuse(fmt::format("\"{}\" was asked with 0 bytes", name), "ask for at least one element");
+  if (bytes > kMaxNamedBytes)
+    refuse(fmt::format("\"{}\" was asked with {} bytes, {} is the most", name, bytes, kMaxNamedBytes),
+           "ask for less than 128 TiB, which is all that a process can map");
   const Shape shape{bytes, options.copies};
   auto segment = open_segment(*client, name, shape);
   return std::make_shared<HostNamedMemory>(std::move(client), std::string(name), shape, std::move(segment));

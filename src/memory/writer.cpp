@@ -59,9 +59,10 @@ void Writer::require() const {
 }
 
 void Writer::require_membership() const {
+  client_->require_member("named buffer");
   if (is_living(self_)) return;
   throw Error(ErrorCode::stale_epoch,
-              fmt::format("\"{}\" cannot be written by a member that has left the job or was removed", name_),
+              fmt::format("\"{}\" cannot be written by a member that was removed from the job", name_),
               "join the job again", {.operation = "named buffer", .rank = client_->rank()});
 }
 

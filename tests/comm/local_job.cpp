@@ -34,12 +34,14 @@ class LocalClient final : public broker::Client {
   }
   broker::Segment import(broker::SegmentId) override { throw unused("import"); }
   void release(broker::SegmentId id) override { job_.release(id); }
+  void give_back(broker::SegmentId id) noexcept override { job_.release(id); }
   void remove(std::string_view) override { throw unused("remove"); }
   core::UsageReport usage(broker::MemberId) override { throw unused("usage"); }
   void put(std::string_view, std::string_view) override { throw unused("put"); }
   std::string get(std::string_view, std::chrono::milliseconds) override { throw unused("get"); }
   std::optional<std::string> try_get(std::string_view) override { throw unused("try_get"); }
-  void leave() override {
+  void leave() noexcept override {
+    mark_left();
     core::change_state(job_.control().members[rank_], core::MemberState::alive, core::MemberState::left);
   }
 

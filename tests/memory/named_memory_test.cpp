@@ -154,8 +154,8 @@ TEST_F(NamedMemoryTest, AWriterThatLeftIsSucceeded) {
   write(successor, 3);
   successor.publish(2);
   EXPECT_TRUE(all_are(successor.current(), 3));
-  EXPECT_EQ(error_of([&] { writer.next(); }).code(), ErrorCode::stale_epoch);
-  EXPECT_EQ(error_of([&] { writer.publish(9); }).code(), ErrorCode::stale_epoch);
+  EXPECT_EQ(error_of([&] { writer.next(); }).code(), ErrorCode::invalid_usage);
+  EXPECT_EQ(error_of([&] { writer.publish(9); }).code(), ErrorCode::invalid_usage);
 }
 
 TEST_F(NamedMemoryTest, AMemberThatWasRemovedCannotWrite) {

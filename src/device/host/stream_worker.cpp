@@ -8,6 +8,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/fork.h"
 #include "device/host/stream.h"
 
 namespace tugline::device::host {
@@ -20,16 +21,11 @@ struct Overloaded : Functions... {
 template <class... Functions>
 Overloaded(Functions...) -> Overloaded<Functions...>;
 
-// Counts up in each forked child, so that a thread's process can be told from this one without a system call.
-std::atomic<std::uint32_t> process_generation = 1;
-[[maybe_unused]] const int kForkHook =
-    ::pthread_atfork(nullptr, nullptr, [] { process_generation.fetch_add(1, std::memory_order_relaxed); });
-
 }  // namespace
 
 bool HostStream::is_orphaned() const noexcept {
   const std::uint32_t started_in = thread_process_.load(std::memory_order_relaxed);
-  return started_in != 0 && started_in != process_generation.load(std::memory_order_relaxed);
+  return started_in != 0 && started_in != base::fork_count();
 }
 
 void HostStream::refuse_orphaned() const {
@@ -61,7 +57,7 @@ void HostStream::start_locked() {
                 {.operation = "start of a stream", .device = where_, .native_code = error.code().value()});
   }
   pthread_sigmask(SIG_SETMASK, &previous, nullptr);
-  thread_process_.store(process_generation.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  thread_process_.store(base::fork_count(), std::memory_order_relaxed);
   pthread_setname_np(thread_.native_handle(), "tugline-stream");
 }
 
