@@ -145,6 +145,8 @@ void Server::end() {
 std::optional<std::uint64_t> Server::end_deadline_ns() const {
   if (options_.ending != Ending::with_last_member || membership_.connected() != 0 || options_.owner)
     return std::nullopt;
+  // Its launcher has gone, and the ranks with it: nobody can come.
+  if (owned_) return idle_since_ns_;
   if (!had_members_) return idle_since_ns_ + to_ns(options_.first_member_within);
   if (!membership_.last_one_left() && segments_.holds_persistent())
     return idle_since_ns_ + to_ns(options_.successor_within);

@@ -87,6 +87,10 @@ Command::Command(std::vector<std::string> arguments, const Options& options)
       rlimit limit{options.descriptors, options.descriptors};
       ::setrlimit(RLIMIT_NOFILE, &limit);
     }
+    if (options.file_bytes) {
+      const rlimit limit{*options.file_bytes, *options.file_bytes};
+      ::setrlimit(RLIMIT_FSIZE, &limit);
+    }
     ::execve(argv[0], argv.data(), envp.data());
     ::_exit(126);
   }

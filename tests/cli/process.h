@@ -6,6 +6,7 @@
 #include <sys/types.h>
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,11 +40,12 @@ class Command {
  public:
   struct Options {
     std::vector<std::pair<std::string, std::string>> environment;
-    std::string input;                ///< standard input
-    rlim_t descriptors = 0;           ///< limit of open descriptors; 0: the test's
-    bool close_output_early = false;  ///< nobody reads standard output
-    bool no_output = false;           ///< descriptor 1 is closed
-    std::string output_file;          ///< standard output, instead of a pipe to the test
+    std::string input;                 ///< standard input
+    rlim_t descriptors = 0;            ///< limit of open descriptors; 0: the test's
+    std::optional<rlim_t> file_bytes;  ///< limit on the size of files
+    bool close_output_early = false;   ///< nobody reads standard output
+    bool no_output = false;            ///< descriptor 1 is closed
+    std::string output_file;           ///< standard output, instead of a pipe to the test
   };
   explicit Command(std::vector<std::string> arguments) : Command(std::move(arguments), Options()) {}
   Command(std::vector<std::string> arguments, const Options& options);

@@ -97,8 +97,8 @@ TEST(Doctor, GivesEvidenceForEveryCheck) {
   auto document = json_of(ended);
   EXPECT_EQ(ended.exit_code, document["ok"].as_bool() ? 0 : 1);
   for (const char* check : {"settings", "kernel", "sealed memory", "pidfd", "populate", "futex_waitv",
-                            "membarrier", "cores", "memory", "descriptors", "memlock", "runtime directory",
-                            "/dev/shm", "cross-memory reads", "namespaces"}) {
+                            "membarrier", "cores", "memory", "descriptors", "file size", "memlock",
+                            "runtime directory", "/dev/shm", "cross-memory reads", "namespaces"}) {
     auto row = finding(document, check);
     EXPECT_FALSE(row["evidence"].as_string().empty()) << check;
     EXPECT_EQ(row["level"].as_string() == "ok", row["fix"].is_null()) << check;
