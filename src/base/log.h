@@ -42,7 +42,8 @@ using LogCallback = std::function<void(LogLevel, std::string_view)>;
 void set_log_callback(LogCallback callback);
 
 /// Sets level and file ("" is stderr; %h becomes the host's name, %p the process id). Called by settings();
-/// tests call it to change the level. A file that cannot be opened or, later, written is reported on stderr, which is then used.
+/// tests call it to change the level. A file that cannot be opened or, later, written is reported on stderr,
+/// which is then used.
 void configure_log(LogLevel level, const std::string& file);
 
 }  // namespace tugline::base

@@ -88,15 +88,14 @@ TEST_F(LogTest, AFileThatCannotBeWrittenIsSaidOnStderrWithWhatItWouldHold) {
 
 TEST_F(LogTest, ALimitOnFileSizesIsAFileThatCannotBeWritten) {
   const auto path = testing::TempDir() + "tugline-log-limit-" + std::to_string(getpid());
-  EXPECT_EXIT(
-      {
-        configure_log(LogLevel::warn, path);
-        const rlimit limit{10, 10};
-        if (setrlimit(RLIMIT_FSIZE, &limit) != 0) _exit(2);
-        tugline::base::log(LogLevel::warn, "more than ten bytes");
-        _exit(0);
-      },
-      testing::ExitedWithCode(0), "cannot be written: File too large");
+  const auto log_beyond_limit = [&] {
+    configure_log(LogLevel::warn, path);
+    const rlimit limit{10, 10};
+    if (setrlimit(RLIMIT_FSIZE, &limit) != 0) _exit(2);
+    tugline::base::log(LogLevel::warn, "more than ten bytes");
+    _exit(0);
+  };
+  EXPECT_EXIT(log_beyond_limit(), testing::ExitedWithCode(0), "cannot be written: File too large");
   std::remove(path.c_str());
 }
 
