@@ -56,6 +56,7 @@ core::Decision CommunicatorState::decide(bool complete, core::RankSet& gone_set,
   auto subject = [&]() -> WaitSubject {
     WaitSubject about;
     about.what = "post for agreement";
+    about.call = describe_agreement(agreement_->posted());
     about.sequence = agreement_->last().agreement + 1;
     const auto missing = agreement_->missing();
     for (std::uint32_t rank = 0; rank < epoch.size && about.peer < 0; ++rank)

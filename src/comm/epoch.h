@@ -74,6 +74,8 @@ struct WaitSubject {
   std::uint64_t sequence = 0;
   std::uint64_t expected = 0;
   const std::atomic<std::uint64_t>* seen = nullptr;
+  Descriptor call;          ///< this rank's own; nothing when it is none
+  std::int8_t message = 0;  ///< of a message: 1 it is sent, -1 it is received
 };
 
 }  // namespace tugline::comm

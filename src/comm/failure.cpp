@@ -97,10 +97,7 @@ std::string CommunicatorState::not_yet_joined(std::int32_t rank) const {
     if (core::state_of(slot) != core::MemberState::empty &&
         slot.rank.load(std::memory_order_relaxed) == original)
       return {};
-  return fmt::format("; rank {} has not joined the job, and only `tugline run` would know of its end{}", rank,
-                     base::settings().fail_after.count() == 0
-                         ? " (TUGLINE_FAIL_AFTER is not set: this wait has no limit)"
-                         : "");
+  return fmt::format("; rank {} has not joined the job, and only `tugline run` would know of its end", rank);
 }
 
 // A rank that is gone ends what waits for it, not what it has finished itself: all that it contributes to an
@@ -293,15 +290,23 @@ Error CommunicatorState::to_error(const Status& status, const Call& call, std::s
                    "save what you need and start the job again", std::move(context));
     case ErrorCode::timed_out: {
       const auto stopped = stopped_ranks(*control_, epoch->board->get(), *epoch);
+      ShownWait wait;
+      wait.communicator = identity_.name;
+      wait.peer = status.peer;
+      if (status.peer >= 0) wait.peer_member = place_.member_of(status.peer);
+      const auto cycle = find_cycle(*control_, place_.member, wait);
+      const auto remedy =
+          !stopped.empty() ? "let the stopped process go on (kill -CONT PID) or end it, then call agree()"
+          : !cycle.empty() ? "make calls of several communicators, and messages, in an order that "
+                             "lets every rank go on: see who waits for whom"
+                           : "look why that rank is late, or raise TUGLINE_FAIL_AFTER";
       return Error(
-          status.code,
+          status.code, cycle.empty() ? default_remedy(status.code) : Remedy::fix_call,
           fmt::format("no progress for TUGLINE_FAIL_AFTER ({} ms) in operation {}, waiting for {}{}{}{}",
                       base::settings().fail_after.count(), status.detail,
                       status.peer < 0 ? "several ranks" : fmt::format("rank {}", status.peer),
-                      not_yet_joined(status.peer), stopped.empty() ? "" : "; ", stopped),
-          stopped.empty() ? "look why that rank is late, or raise TUGLINE_FAIL_AFTER"
-                          : "let the stopped process go on (kill -CONT PID) or end it, then call agree()",
-          std::move(context));
+                      wait_story(place_, wait), stopped.empty() ? "" : "; ", stopped),
+          remedy, std::move(context));
     }
     case ErrorCode::invalid_usage:
       if (client_->standing() != broker::Standing::member) return client_->not_a_member(std::move(context));

@@ -16,6 +16,7 @@
 #include "comm/late.h"
 #include "comm/patience.h"
 #include "comm/state.h"
+#include "comm/wait_note.h"
 
 namespace tugline::comm {
 namespace {
@@ -172,13 +173,15 @@ class Drive {
     });
   }
 
+  /// The first call that is not done stands for the group.
   void report(std::uint64_t waited_ns) const {
-    for (const auto& item : items_)
-      if (!item.ended && item.run) {
-        const auto& place = item.entry.communicator->wait_place();
-        report_wait(place, item.run->subject(), waited_ns);
-        return;
-      }
+    if (const auto* item = first_open())
+      report_wait(item->entry.communicator->wait_place(), item->run->subject(), waited_ns);
+  }
+
+  void publish(PublishedWait& published, std::uint64_t since_ns) const {
+    if (const auto* item = first_open())
+      published.publish(item->entry.communicator->wait_place(), item->run->subject(), since_ns);
   }
 
   // Ends the calls that have begun; those behind them in their lanes never begin.
@@ -197,6 +200,12 @@ class Drive {
   }
 
  private:
+  const Item* first_open() const noexcept {
+    for (const auto& item : items_)
+      if (!item.ended && item.run) return &item;
+    return nullptr;
+  }
+
   void fail(Item& item, Status status) {
     item.ended = true;
     auto& communicator = *item.entry.communicator;
@@ -226,16 +235,19 @@ void run_group(std::vector<GroupCall> calls) {
 
   constexpr std::uint64_t kLookEvery = 1'000'000;
   Patience patience(base::settings(), base::monotonic_ns());
+  PublishedWait published;
   std::uint64_t next_look = 0;
   while (!drive.all_ended()) {
     const bool moved = drive.advance();
     const std::uint64_t now = base::monotonic_ns();
     if (moved) {
       patience.moved(now);
+      published.withdraw();
       continue;
     }
     if (now >= next_look || drive.alarm_has_moved()) {
       next_look = now + kLookEvery;
+      if (patience.is_long(now)) drive.publish(published, now - patience.waited(now));
       drive.look_for_mismatches();
       drive.look_at_alarms();
       if (drive.all_ended()) break;
@@ -243,10 +255,12 @@ void run_group(std::vector<GroupCall> calls) {
     if (patience.report_is_due(now)) drive.report(patience.waited(now));
     if (patience.is_over(now)) {
       drive.time_out();
+      published.time_out(now);
     } else if (patience.may_spin(now)) {
       sched_yield();
     } else if (drive.nap(patience.nap(now))) {
       patience.moved(now);
+      published.withdraw();
     }
   }
   drive.rethrow();

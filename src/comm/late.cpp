@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/settings.h"
 #include "broker/process_status.h"
 
 namespace tugline::comm {
@@ -36,13 +37,29 @@ std::string stopped_ranks(const core::ControlSegment& control, const Board& boar
   return text;
 }
 
+std::string wait_story(const WaitPlace& place, const ShownWait& wait) {
+  std::string text = place.about_rank ? place.about_rank(wait.peer) : std::string();
+  if (wait.peer_member < 0) return text;
+  const auto& control = *place.control;
+  text += "; " + describe_member(control, static_cast<std::uint32_t>(wait.peer_member));
+  if (const auto cycle = find_cycle(control, place.member, wait); !cycle.empty())
+    text += fmt::format("; a cycle: {}", cycle);
+  return text;
+}
+
 void report_wait(const WaitPlace& place, const WaitSubject& subject, std::uint64_t waited_ns) {
   const auto stopped = stopped_ranks(*place.control, place.epoch->board->get(), *place.epoch);
-  base::log(base::LogLevel::warn, "{}{}waiting for {} ms: {} of operation {} from {}, expected {}, seen {}{}",
-            stopped, stopped.empty() ? "" : ": ", waited_ns / 1'000'000, subject.what, subject.sequence,
-            subject.peer < 0 ? "several ranks" : fmt::format("rank {}", subject.peer), subject.expected,
-            subject.seen ? subject.seen->load(std::memory_order_relaxed) : 0,
-            place.about_rank ? place.about_rank(subject.peer) : std::string());
+  const auto wait = shown(place, subject, base::monotonic_ns() - waited_ns);
+  const auto call = call_text(subject.call, subject.message);
+  base::log(
+      base::LogLevel::warn,
+      "{}{}waiting for {} ms in communicator {}{}{}: {} of operation {} from {}, expected {}, seen {}{}{}",
+      stopped, stopped.empty() ? "" : ": ", waited_ns / 1'000'000, place.communicator,
+      call.empty() ? "" : " in ", call, subject.what, subject.sequence,
+      subject.peer < 0 ? "several ranks" : fmt::format("rank {}", subject.peer), subject.expected,
+      subject.seen ? subject.seen->load(std::memory_order_relaxed) : 0, wait_story(place, wait),
+      base::settings().fail_after.count() == 0 ? "; TUGLINE_FAIL_AFTER is not set: this wait has no limit"
+                                               : "");
 }
 
 }  // namespace tugline::comm

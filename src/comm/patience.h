@@ -19,11 +19,15 @@ class Patience {
   static constexpr std::uint64_t kShortestNap = 50'000;
   static constexpr std::uint64_t kLongestNap = 10'000'000;
   static constexpr std::uint64_t kLongestSilence = 60'000'000'000;
+  static constexpr std::uint64_t kLongWait = 500'000'000;  ///< without settings that say more
 
   Patience(const base::Settings& settings, std::uint64_t now) noexcept
       : spin_(std::uint64_t{settings.spin_us} * 1000),
         report_after_(static_cast<std::uint64_t>(settings.report_after.count()) * 1'000'000),
         fail_after_(static_cast<std::uint64_t>(settings.fail_after.count()) * 1'000'000) {
+    const auto sooner =
+        report_after_ == 0 || (fail_after_ != 0 && fail_after_ < report_after_) ? fail_after_ : report_after_;
+    long_after_ = sooner == 0 ? kLongWait : sooner / 2;
     moved(now);
   }
 
@@ -43,6 +47,8 @@ class Patience {
     next_report_ = now + std::max(report_after_, std::min(waited(now), kLongestSilence));
     return true;
   }
+  /// True when others may want to know of this wait: before any of them reports or fails one for it.
+  bool is_long(std::uint64_t now) const noexcept { return waited(now) >= long_after_; }
   /// True when the time after which a wait fails has passed.
   bool is_over(std::uint64_t now) const noexcept { return fail_after_ != 0 && waited(now) >= fail_after_; }
 
@@ -50,6 +56,7 @@ class Patience {
   std::uint64_t spin_;
   std::uint64_t report_after_;
   std::uint64_t fail_after_;
+  std::uint64_t long_after_ = 0;
   std::uint64_t since_ = 0;
   std::uint64_t next_report_ = 0;
 };

@@ -402,15 +402,30 @@ Pending PlanRun::pending() const noexcept {
 WaitSubject PlanRun::subject() const {
   WaitSubject about;
   about.sequence = sequence_;
+  about.call = descriptor_;
+  if (message_) about.message = call_.is_send() ? 1 : -1;
+  // The first of those that are late.
+  const auto first_behind = [this](const auto& has_come) {
+    for (std::uint32_t rank = 0; rank < epoch_.size; ++rank)
+      if (rank != epoch_.rank && !has_come(epoch_.bank.progress(rank)))
+        return static_cast<std::int32_t>(rank);
+    return -1;
+  };
   if (phase_ != Phase::running && sequence_ <= 1) {
     about.what = "arrival in this epoch";
-    about.peer = message_ ? call_.root : -1;
+    about.peer = message_ ? call_.root : first_behind([](const ProgressLine& line) {
+      return line.present.load(std::memory_order_acquire) != 0;
+    });
     about.expected = 1;
     return about;
   }
   if (phase_ != Phase::running || blocked_ == nullptr) {
     about.what = "leave to reuse scratch";
     about.expected = sequence_ - kHalves;
+    about.peer = message_ ? call_.root : first_behind([this](const ProgressLine& line) {
+      const auto finished = line.finished.load(std::memory_order_acquire);
+      return static_cast<std::int64_t>(finished - (sequence_ - kHalves)) >= 0;
+    });
     return about;
   }
   about.peer = static_cast<std::int32_t>(epoch_rank(peer_waited_for()));

@@ -79,6 +79,12 @@ CommunicatorState::CommunicatorState(std::shared_ptr<broker::Client> client, Dev
   place_.own_core = identity_.own_core;
   waiting_decided_ = !identity_.members.empty();
   place_.control = control_;
+  place_.communicator = identity_.name;
+  place_.member = client_->member();
+  place_.member_of = [this](std::int32_t rank) {
+    const auto epoch = current();
+    return member_of(epoch->originals[static_cast<std::size_t>(rank)]);
+  };
   place_.about_rank = [this](std::int32_t rank) { return not_yet_joined(rank); };
   scratch_bytes_ = rank_scratch_bytes(identity_.size, base::settings().scratch_bytes);
   std::vector<std::uint32_t> everyone(identity_.size);

@@ -13,6 +13,7 @@
 #include "base/settings.h"
 #include "comm/late.h"
 #include "comm/patience.h"
+#include "comm/wait_note.h"
 
 namespace tugline::comm {
 namespace {
@@ -89,6 +90,7 @@ Status wait(WaitPlace& place, FunctionRef<Poll()> poll, AlarmCheck alarm,
   }
 
   Patience patience(base::settings(), base::monotonic_ns());
+  PublishedWait published;
   std::uint64_t next_look = 0;
   for (;;) {
     Poll result = poll();
@@ -96,15 +98,18 @@ Status wait(WaitPlace& place, FunctionRef<Poll()> poll, AlarmCheck alarm,
     const std::uint64_t now = base::monotonic_ns();
     if (result == Poll::progressed) {
       patience.moved(now);
+      published.withdraw();
       continue;
     }
     if (alarm_word.load(std::memory_order_acquire) != place.alarm_seen || now >= next_look) {
       next_look = now + kLookEvery;
+      if (patience.is_long(now)) published.publish(place, subject(), now - patience.waited(now));
       if (Status status = check_alarm(); !status.ok()) return finish_anyway() ? Status{} : status;
     }
     if (patience.report_is_due(now)) report_wait(place, subject(), patience.waited(now));
     if (patience.is_over(now)) {
       const WaitSubject about = subject();
+      published.time_out(now);
       return {ErrorCode::timed_out, about.peer, 0, about.sequence};
     }
     if (patience.may_spin(now)) {
@@ -119,6 +124,7 @@ Status wait(WaitPlace& place, FunctionRef<Poll()> poll, AlarmCheck alarm,
     if ((result = poll()) == Poll::done) return {};
     if (result == Poll::progressed) {
       patience.moved(now);
+      published.withdraw();
       continue;
     }
     nap.sleep(patience.nap(now));

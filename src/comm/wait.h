@@ -30,6 +30,9 @@ struct WaitPlace {
   std::atomic<std::uint32_t>* sleepers = nullptr;  ///< of the current bank
   const Epoch* epoch = nullptr;                    ///< the current one
   std::uint32_t alarm_seen = 0;
+  std::string communicator;                         ///< its name
+  std::uint32_t member = 0;                         ///< mine
+  std::function<int(std::int32_t rank)> member_of;  ///< of a rank of the epoch; -1: it has not joined
   /// What is known of a rank that is waited for, beyond its flags; may be empty.
   std::function<std::string(std::int32_t rank)> about_rank;
   bool own_core = false;  ///< as many cores as ranks on this host: spinning harms nobody

@@ -11,7 +11,7 @@
 namespace tugline::core {
 
 inline constexpr std::uint32_t kControlMagic = 0x4c475554;  // "TUGL"
-inline constexpr std::uint32_t kControlVersion = 3;
+inline constexpr std::uint32_t kControlVersion = 4;
 /// Members a job can ever have had at once on one host.
 inline constexpr std::uint32_t kMaxMembers = 256;
 
@@ -107,6 +107,17 @@ struct alignas(64) RetiredSegments {
   }
 };
 
+/// What a member that has waited long waits for, so that others can say so: it is shown, nothing is decided
+/// by it. A seqlock of words: `version` is odd while its owner writes; words mean what comm/wait_note.h says.
+struct alignas(64) WaitNote {
+  static constexpr std::uint32_t kWords = 14;
+  std::atomic<std::uint64_t> taken;  ///< by a thread of the member
+  std::atomic<std::uint64_t> version;
+  std::atomic<std::uint64_t> words[kWords];
+};
+/// Waits of one member that can be shown at once: those of its threads.
+inline constexpr std::uint32_t kWaitNotes = 2;
+
 struct ControlSegment {
   std::uint32_t magic;
   std::uint32_t version;
@@ -120,6 +131,7 @@ struct ControlSegment {
   alignas(64) std::atomic<std::uint32_t> broker_lost;
   RetiredSegments retired;
   alignas(64) MemberSlot members[kMaxMembers];
+  WaitNote waits[kMaxMembers][kWaitNotes];
 };
 static_assert(std::is_standard_layout_v<ControlSegment>);
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free &&

@@ -133,6 +133,43 @@ void mismatch(Job& job, const Arguments& arguments) {
   say("no error");
 }
 
+/// Two ranks wait for each other, each in a place of its own; both must time out and say so, and stay to be
+/// seen until the test is content.
+void cycle(Job& job, const Arguments& arguments) {
+  auto comm = job.communicator();
+  auto child = comm.split(0, comm.rank());
+  auto other = comm.split(0, comm.rank());
+  std::vector<float> values(1 << 18);
+  const auto all_reduce = [&](Communicator& where, std::size_t count) {
+    where.all_reduce(std::span<float>(values).first(count), ReduceOp::sum);
+  };
+  const auto receive = [&] { comm.recv(values.data(), 4, DataType::f32, 1 - comm.rank()); };
+  const auto in_a_group = [&] {
+    Group group;
+    comm.all_reduce(std::span<float>(values).first(1000), ReduceOp::sum, group);
+    group.run();
+  };
+  const std::map<std::string, std::pair<std::function<void()>, std::function<void()>>> cases{
+      {"parent_and_child", {[&] { all_reduce(comm, 1); }, [&] { all_reduce(child, 1); }}},
+      {"large", {[&] { all_reduce(comm, 200'000); }, [&] { all_reduce(child, 200'000); }}},
+      {"agreement_of_the_child", {[&] { (void)child.agree(); }, [&] { all_reduce(comm, 1); }}},
+      {"siblings", {[&] { all_reduce(child, 1); }, [&] { all_reduce(other, 1); }}},
+      {"messages", {receive, receive}},
+      {"group", {in_a_group, [&] { all_reduce(child, 1); }}},
+  };
+  const auto& [first, second] = cases.at(arguments.at(0));
+  steps(comm, 1);
+  try {
+    comm.rank() == 0 ? first() : second();
+  } catch (const Error& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    say("failed");
+    wait_for_test();
+    return;
+  }
+  say("no error");
+}
+
 /// One rank is in agree(), the others in a barrier or a message; all then agree, and go on.
 void mismatch_and_on(Job& job, const Arguments&) {
   auto comm = job.communicator();
@@ -385,6 +422,7 @@ const std::map<std::string, Scenario> kScenarios{
     {"collectives", collectives},
     {"mismatch", mismatch},
     {"mismatch_and_on", mismatch_and_on},
+    {"cycle", cycle},
     {"abort", abort_elsewhere},
     {"fork", forks},
     {"wait_at", wait_at},
