@@ -14,6 +14,7 @@ std::shared_ptr<memory::SharedAllocation> Job::allocate_bytes(std::size_t bytes)
 }
 
 MemoryPool& Job::pool() {
+  api::require_member(state_.get(), "pool()");
   std::lock_guard lock(state_->mutex);
   if (!state_->pool) state_->pool = memory::HostPool::make(state_->client);
   return *state_->pool;

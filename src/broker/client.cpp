@@ -104,7 +104,7 @@ class MemberClient final : public Client {
   }
 
   core::UsageReport usage(MemberId member) override {
-    return channel_->call<core::UsageReport>(core::Usage{member}, in_time(kAnswerDeadline), "usage");
+    return ask<core::UsageReport>(core::Usage{member}, in_time(kAnswerDeadline), "usage");
   }
 
   void put(std::string_view key, std::string_view value) override {

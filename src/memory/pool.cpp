@@ -119,6 +119,7 @@ void* HostPool::add_slab(std::shared_ptr<SharedAllocation> memory, std::size_t b
 }
 
 void* HostPool::allocate(std::size_t asked, StreamRef stream) {
+  client_->require_member("pool allocate");
   if (asked == 0)
     throw Error(ErrorCode::invalid_argument, "0 bytes of a pool were asked", "ask for at least one element",
                 {.operation = "pool allocate", .rank = client_->rank()});

@@ -31,7 +31,8 @@ struct Member {
             {.rank = rank, .size = size, .job = around.job(), .socket_path = around.socket_path()})),
         comm(job.communicator()),
         named(job.named_buffer<float>("weights/" + std::to_string(rank), 8)),
-        buffer(job.allocate<float>(8)) {
+        buffer(job.allocate<float>(8)),
+        pool(job.pool()) {
     named.next()[0] = 1;
     named.publish(1);
   }
@@ -73,6 +74,8 @@ struct Member {
         {"put", [this] { job.put("key", "value"); }},
         {"get", [this] { (void)job.get("key", Milliseconds(1)); }},
         {"allocate", [this] { (void)job.allocate<float>(8); }},
+        {"pool", [this] { (void)job.pool(); }},
+        {"pool allocate", [this] { (void)pool.allocate(256, job.device().default_stream()); }},
         {"named_buffer", [this] { (void)job.named_buffer<float>("other", 8); }},
         {"next", [this] { named.next()[0] = 2; }},
         {"publish", [this] { named.publish(2); }},
@@ -101,6 +104,7 @@ struct Member {
   Communicator comm;
   NamedBuffer<float> named;
   Buffer<float> buffer;
+  MemoryPool& pool;
 };
 
 class StandingTest : public ::testing::TestWithParam<int> {
