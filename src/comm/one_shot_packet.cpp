@@ -80,7 +80,7 @@ PacketResult run_one_shot_packet(Epoch& epoch, Board& board, WaitPlace& place, A
         return alarm();
       };
       auto subject = [&]() -> WaitSubject {
-        return {"packet", static_cast<std::int32_t>(rank), sequence, flag, &line.flag};
+        return {"packet", static_cast<std::int32_t>(rank), sequence, flag, &line.flag, descriptor};
       };
       result.status = wait(place, poll, look, subject);
       if (result.mismatch_peer >= 0) result.status = {ErrorCode::mismatch, result.mismatch_peer};

@@ -88,11 +88,13 @@ TEST_F(LogTest, AFileThatCannotBeWrittenIsSaidOnStderrWithWhatItWouldHold) {
 
 TEST_F(LogTest, ALimitOnFileSizesIsAFileThatCannotBeWritten) {
   const auto path = testing::TempDir() + "tugline-log-limit-" + std::to_string(getpid());
+  constexpr rlim_t kLimit = 4096;
+  std::ofstream(path) << std::string(kLimit, '.');  // full; what the test catches of stderr is a file too
   const auto log_beyond_limit = [&] {
     configure_log(LogLevel::warn, path);
-    const rlimit limit{10, 10};
+    const rlimit limit{kLimit, kLimit};
     if (setrlimit(RLIMIT_FSIZE, &limit) != 0) _exit(2);
-    tugline::base::log(LogLevel::warn, "more than ten bytes");
+    tugline::base::log(LogLevel::warn, "no room for this");
     _exit(0);
   };
   EXPECT_EXIT(log_beyond_limit(), testing::ExitedWithCode(0), "cannot be written: File too large");

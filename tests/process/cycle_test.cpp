@@ -70,7 +70,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"siblings", "world.1.0", "world.2.0", "all_reduce(count 1", "all_reduce(count 1"},
         Case{"messages", "world", "world", "recv(count 4, f32)", "recv(count 4, f32)"},
         Case{"group", "world", "world.1.0", "all_reduce(count 1000", "all_reduce(count 1"}),
-    [](const auto& info) { return info.param.name; });
+    [](const auto& each) { return each.param.name; });
 
 TEST(Wait, ForARankThatComputesSaysThatAndThatThereIsNoLimit) {
   Surroundings around;

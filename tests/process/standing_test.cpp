@@ -183,7 +183,7 @@ TEST_P(StandingTest, ABrokerThatIsStoppedHoldsNobodyUpForLong) {
   const auto took = Clock::now() - start;
   broker_->kill(SIGCONT);
   // 2 s for all that a rank has to give back; the rest is a busy machine's.
-  EXPECT_LT(took, 5s);
+  EXPECT_LT(took, 8s);
   EXPECT_THAT(text, AllOf(HasSubstr("rank 0 leaves without an answer"), HasSubstr("is stopped")));
 }
 
