@@ -73,7 +73,7 @@ TEST(Launch, ALimitOnFileSizesIsNamedBeforeAnythingStarts) {
                                     HasSubstr("ulimit -f unlimited")));
   }
   // A rank that starts a broker of its own has no launcher that looks.
-  Command bench({"bench", "all_reduce", "--threads", "2", "-n", "1"}, {.file_bytes = 100 * 1024});
+  Command bench({"bench", "all_reduce", "--threads", "--np", "2", "-n", "1"}, {.file_bytes = 100 * 1024});
   const auto ended = bench.wait();
   EXPECT_EQ(ended.signal, 0);
   EXPECT_EQ(ended.exit_code, 1);
