@@ -44,6 +44,7 @@ struct Settings {
   std::uint32_t spin_us = 50;
   // Collectives.
   bool check = true;
+  bool zero_copy = true;
   bool deterministic = true;
   std::string plan;
   std::uint64_t scratch_bytes = 2U << 20U;

@@ -11,8 +11,8 @@ namespace {
 
 constexpr double kTwoToThe40 = 1099511627776.0;
 /// Names of the builders, which live a floor above; a test holds the two lists together.
-constexpr std::string_view kPlanBuilders[] = {"one_shot_packet", "one_shot", "two_shot",      "ring",
-                                              "recursive",       "tree",     "point_to_point"};
+constexpr std::string_view kPlanBuilders[] = {
+    "one_shot_packet", "direct", "one_shot", "two_shot", "ring", "recursive", "tree", "point_to_point"};
 
 const SettingRow kRows[] = {
     {"job", &Settings::job, "", "from the launcher; a private job when alone",
@@ -50,6 +50,8 @@ const SettingRow kRows[] = {
     {"check", &Settings::check, "", "",
      "On: no rank leaves an operation before it has seen that all ranks make the same call. Off: calls are "
      "compared only by ranks that wait for each other anyway, so that some differences are no error."},
+    {"zero_copy", &Settings::zero_copy, "", "",
+     "Reach the others' buffers directly where all of them are memory of the library (Job::allocate)."},
     {"deterministic", &Settings::deterministic, "", "",
      "Keep to plans of one reduction order, so that results are bit-identical from run to run."},
     {"plan", &Settings::plan, "", "chosen by size",

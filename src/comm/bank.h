@@ -23,6 +23,9 @@ class Bank {
   DescriptorLine& descriptor(std::uint32_t rank, std::uint64_t sequence) const noexcept {
     return at<DescriptorLine>(layout_.descriptors)[(sequence % kHistory) * layout_.ranks + rank];
   }
+  OfferLine& offer(std::uint32_t rank, std::uint64_t sequence) const noexcept {
+    return at<OfferLine>(layout_.offers)[(sequence % kHistory) * layout_.ranks + rank];
+  }
   PacketLine& packet(std::uint32_t rank, std::uint64_t sequence) const noexcept {
     return at<PacketLine>(layout_.packets)[(sequence % kHistory) * layout_.ranks + rank];
   }

@@ -116,7 +116,7 @@ class Drive {
         item.started = true;
       }
       const Poll result = item.run ? item.run->advance() : Poll::done;
-      if (item.run && item.run->mismatch_peer() >= 0) {
+      if (item.run && item.run->has_failed()) {
         fail(item, {});
       } else if (result == Poll::done) {
         item.ended = true;
@@ -152,7 +152,7 @@ class Drive {
     for (auto& item : items_)
       if (!item.ended && item.run) {
         item.run->look_for_mismatch();
-        if (item.run->mismatch_peer() >= 0) fail(item, {});
+        if (item.run->has_failed()) fail(item, {});
       }
   }
 

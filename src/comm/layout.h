@@ -48,6 +48,15 @@ struct alignas(kLine) DescriptorLine {
   std::atomic<std::uint64_t> sends;
   std::atomic<std::uint64_t> expects;
 };
+static_assert(sizeof(DescriptorLine) == kLine);
+
+/// Where a rank's buffers of an operation lie; before the descriptor, for calls of kDirectFromBytes and more.
+/// See direct.h.
+struct alignas(kLine) OfferLine {
+  std::atomic<std::uint64_t> offers;  ///< 1: others can reach the buffers below
+  std::atomic<std::uint64_t> send_segment, send_offset;
+  std::atomic<std::uint64_t> recv_segment, recv_offset;
+};
 
 /// One packet: payload and flag in one cache line. The flag is written last, with the payload visible before
 /// it.
@@ -116,7 +125,7 @@ struct BankLayout {
   std::uint32_t ranks = 0;
   std::uint64_t scratch_bytes = 0;  ///< per rank, both halves
   std::uint64_t pair_bytes = 0;     ///< per ordered pair, both halves
-  std::uint64_t header = 0, progress = 0, descriptors = 0, packets = 0, flags = 0, pair_lines = 0,
+  std::uint64_t header = 0, progress = 0, descriptors = 0, offers = 0, packets = 0, flags = 0, pair_lines = 0,
                 pair_flags = 0, counts = 0, control_end = 0;
   std::uint64_t scratch = 0, pairs = 0, total = 0;
 
@@ -135,6 +144,7 @@ struct BankLayout {
     layout.header = take(sizeof(BankHeader), kLine);
     layout.progress = take(n * sizeof(ProgressLine), kLine);
     layout.descriptors = take(n * kHistory * sizeof(DescriptorLine), kLine);
+    layout.offers = take(n * kHistory * sizeof(OfferLine), kLine);
     layout.packets = take(n * kHistory * sizeof(PacketLine), kLine);
     layout.flags = take(n * n * sizeof(FlagLine), kLine);
     layout.pair_lines = take(n * n * sizeof(PairLine), kLine);

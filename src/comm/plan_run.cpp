@@ -17,7 +17,8 @@ bool reached(const std::atomic<std::uint64_t>& word, std::uint64_t value) noexce
 
 }  // namespace
 
-PlanRun::PlanRun(Epoch& epoch, Board& board, std::shared_ptr<const core::Plan> plan, const Call& call)
+PlanRun::PlanRun(Epoch& epoch, Board& board, std::shared_ptr<const core::Plan> plan, const Call& call,
+                 std::optional<DirectOption> direct)
     : epoch_(epoch),
       board_(board),
       plan_(std::move(plan)),
@@ -25,7 +26,8 @@ PlanRun::PlanRun(Epoch& epoch, Board& board, std::shared_ptr<const core::Plan> p
       descriptor_(describe(call)),
       fingerprint_(comm::fingerprint(descriptor_)),
       element_bytes_(size_of(call.type)),
-      message_(call.is_message()) {
+      message_(call.is_message()),
+      direct_(std::move(direct)) {
   if (call.reduces()) {
     reduce_ = reduce_kernel(call.type, call.op);
     scale_ = scale_kernel(call.type);
@@ -93,7 +95,46 @@ bool PlanRun::may_enter() {
     if (static_cast<std::int64_t>(slowest - (sequence_ - kHalves)) < 0) return false;
   }
   if (call_.counts) publish_counts(epoch_, sequence_, *call_.counts);
+  if (direct_) publish_offer();
   publish_descriptor(epoch_, sequence_, descriptor_);
+  // Those who offer wait for this one before their first step.
+  if (direct_ && anybody_sleeps(epoch_.bank.header().sleepers))
+    for (std::uint32_t rank = 0; rank < epoch_.size; ++rank)
+      if (rank != epoch_.rank) ring(board_.doorbells[epoch_.originals[rank]]);
+  return true;
+}
+
+void PlanRun::publish_offer() const noexcept {
+  auto& line = epoch_.bank.offer(epoch_.rank, sequence_);
+  line.offers.store(direct_->offer ? 1 : 0, std::memory_order_relaxed);
+  if (!direct_->offer) return;
+  line.send_segment.store(direct_->offer->send.segment, std::memory_order_relaxed);
+  line.send_offset.store(direct_->offer->send.offset, std::memory_order_relaxed);
+  line.recv_segment.store(direct_->offer->recv.segment, std::memory_order_relaxed);
+  line.recv_offset.store(direct_->offer->recv.offset, std::memory_order_relaxed);
+}
+
+// Everybody's call has been seen: the direct plan is taken if all can be reached.
+bool PlanRun::has_opened() {
+  bool all_offer = true;
+  for (; opened_ < epoch_.size; ++opened_) {
+    if (opened_ == epoch_.rank) continue;
+    const auto& line = epoch_.bank.descriptor(opened_, sequence_);
+    if (line.sequence.load(std::memory_order_acquire) != sequence_) return false;
+    if (!trusts(static_cast<std::int32_t>(opened_))) return false;
+  }
+  for (std::uint32_t rank = 0; rank < epoch_.size; ++rank)
+    all_offer = all_offer && (rank == epoch_.rank ||
+                              epoch_.bank.offer(rank, sequence_).offers.load(std::memory_order_relaxed) == 1);
+  if (!all_offer) return true;
+  try {
+    peers_.emplace(epoch_, sequence_, call_, *direct_->imports);
+  } catch (const Error& error) {
+    mapping_error_ = error;
+    return false;
+  }
+  plan_ = direct_->plan;
+  next_.assign(plan_->programs[static_cast<std::size_t>(own_plan_rank())].size(), 0);
   return true;
 }
 
@@ -118,6 +159,11 @@ Poll PlanRun::advance() {
       blocked_ = nullptr;
       return Poll::blocked;
     }
+    phase_ = direct_ && direct_->offer ? Phase::opening : Phase::running;
+    progressed = true;
+  }
+  if (phase_ == Phase::opening) {
+    if (mapping_error_ || mismatch_peer_ >= 0 || !has_opened()) return Poll::blocked;
     phase_ = Phase::running;
     progressed = true;
   }
@@ -256,7 +302,7 @@ bool PlanRun::all_pairs_fit() const noexcept {
 }
 
 void PlanRun::look_for_mismatch() {
-  if (phase_ != Phase::running) return;
+  if (phase_ != Phase::running && phase_ != Phase::opening) return;
   for (std::int32_t rank = 0; rank < plan_->ranks && mismatch_peer_ < 0; ++rank) (void)trusts(rank);
 }
 
@@ -314,8 +360,10 @@ void PlanRun::finish() {
 std::byte* PlanRun::resolve(const core::Place& place) const noexcept {
   switch (place.space) {
     case core::Space::input:
+      if (peers_) return peers_->send(static_cast<std::uint32_t>(place.rank)) + place.offset;
       return static_cast<std::byte*>(const_cast<void*>(call_.send)) + place.offset;
     case core::Space::output:
+      if (peers_) return peers_->recv(static_cast<std::uint32_t>(place.rank)) + place.offset;
       return static_cast<std::byte*>(call_.recv) + place.offset;
     case core::Space::scratch:
       break;
@@ -417,6 +465,12 @@ WaitSubject PlanRun::subject() const {
       return line.present.load(std::memory_order_acquire) != 0;
     });
     about.expected = 1;
+    return about;
+  }
+  if (phase_ == Phase::opening) {
+    about.what = "call";
+    about.peer = static_cast<std::int32_t>(std::min(opened_, epoch_.size - 1));
+    about.expected = sequence_;
     return about;
   }
   if (phase_ != Phase::running || blocked_ == nullptr) {

@@ -6,9 +6,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "comm/call.h"
+#include "comm/direct.h"
 #include "comm/epoch.h"
 #include "comm/kernels_host/reduce.h"
 #include "comm/wait.h"
@@ -20,7 +22,9 @@ class PlanRun {
  public:
   /// A collective operation: takes the epoch's next sequence number and publishes its descriptor when it
   /// starts.
-  PlanRun(Epoch& epoch, Board& board, std::shared_ptr<const core::Plan> plan, const Call& call);
+  /// With `direct`, the offer it holds is published, and its plan runs when everybody offers.
+  PlanRun(Epoch& epoch, Board& board, std::shared_ptr<const core::Plan> plan, const Call& call,
+          std::optional<DirectOption> direct = std::nullopt);
 
   /// Carries out all steps that can be. `done` once, at the end; then the operation is finished and published
   /// as such.
@@ -29,17 +33,25 @@ class PlanRun {
   std::int32_t mismatch_peer() const noexcept { return mismatch_peer_; }
   const Descriptor& other_descriptor() const noexcept { return other_; }
   const Descriptor& descriptor() const noexcept { return descriptor_; }
+  /// A different call was seen, or a mapping failed: the run will not go on.
+  bool has_failed() const noexcept { return mismatch_peer_ >= 0 || mapping_error_.has_value(); }
   std::uint64_t sequence() const noexcept { return sequence_; }
+  /// The plan in use; final once the first step has been carried out.
+  const core::Plan& plan() const noexcept { return *plan_; }
+  /// Set when everybody offered but a buffer of a peer could not be mapped here; then advance() only blocks.
+  const std::optional<Error>& mapping_error() const noexcept { return mapping_error_; }
   /// Looks at the descriptors of all ranks this operation waits for; called when waiting takes long.
   void look_for_mismatch();
   WaitSubject subject() const;
   Pending pending() const noexcept;
 
  private:
-  enum class Phase : std::uint8_t { fresh, entering, running, finished };
+  enum class Phase : std::uint8_t { fresh, entering, opening, running, finished };
 
   void start();
   bool may_enter();
+  bool has_opened();
+  void publish_offer() const noexcept;
   bool whoever_needs_it_is_present() const noexcept;
   Poll run_channel(std::size_t channel);
   bool step_ready(const core::Step& step);
@@ -85,8 +97,12 @@ class PlanRun {
   std::uint32_t pair_[2] = {};
   Phase phase_ = Phase::fresh;
   std::uint64_t sequence_ = 0;
-  std::uint64_t base_ = 0;           ///< flag value of this operation's 0
-  std::uint64_t half_ = 0;           ///< scratch offset of this operation's half
+  std::uint64_t base_ = 0;  ///< flag value of this operation's 0
+  std::uint64_t half_ = 0;  ///< scratch offset of this operation's half
+  std::optional<DirectOption> direct_;
+  std::uint32_t opened_ = 0;          ///< opening: descriptors of ranks below it have been seen
+  std::optional<PeerBuffers> peers_;  ///< of a direct plan
+  std::optional<Error> mapping_error_;
   std::vector<std::uint32_t> next_;  ///< next step by channel
   std::vector<bool> trusted_;        ///< by plan rank: descriptor seen and equal
   std::int32_t mismatch_peer_ = -1;  ///< rank of the epoch

@@ -35,6 +35,8 @@ Choice choose_freely(const core::PlanRequest& request) {
   if (core::can_build("one_shot_packet", request))
     return {"one_shot_packet",
             fmt::format("fits one packet of {} bytes: one trip, no exit barrier", core::kPacketBytes)};
+  if (core::can_build("direct", request))
+    return {"direct", "every rank can reach the buffers of all: nothing is copied through scratch"};
   const auto two_shot_from = request.ranks == 2 ? kTwoShotFromBytesOfTwo : kTwoShotFromBytes;
   if (request.bytes >= two_shot_from && core::can_build("two_shot", request))
     return {

@@ -71,6 +71,7 @@ std::shared_ptr<CommunicatorState> CommunicatorState::create(std::shared_ptr<bro
 CommunicatorState::CommunicatorState(std::shared_ptr<broker::Client> client, Device& device,
                                      Identity identity)
     : client_(std::move(client)),
+      memory_(memory::MemberMemory::of(client_)),
       device_(device),
       identity_(std::move(identity)),
       control_(&client_->control()),
@@ -239,10 +240,10 @@ Status CommunicatorState::execute_exclusively(const Call& call) {
     if (!result.status.ok()) remember(result.status);
     return result.status;
   }
-  PlanRun run(epoch, board(), plan_for(call, epoch), call);
+  PlanRun run(epoch, board(), plan_for(call, epoch), call, direct_option(call, epoch));
   auto poll = [&] {
     const Poll result = run.advance();
-    return run.mismatch_peer() >= 0 ? Poll::done : result;
+    return run.has_failed() ? Poll::done : result;
   };
   auto subject = [&] { return run.subject(); };
   auto alarm = [&] {
@@ -258,10 +259,17 @@ Status CommunicatorState::settle(const PlanRun& run, Status status) {
     const bool message = run.pending().peer >= 0;
     raise_mismatch(message ? FailureKind::pair_mismatch : FailureKind::mismatch, run.sequence(),
                    {run.mismatch_peer(), {run.descriptor(), run.other_descriptor()}});
+  } else if (run.mapping_error()) {
+    abort(
+        fmt::format("a buffer of a peer cannot be mapped for a direct plan: {}; set TUGLINE_ZERO_COPY to "
+                    "false to go on without",
+                    run.mapping_error()->what_failed()));
+    return this->status();
   } else if (status.code == ErrorCode::mismatch) {
     // By the record of another rank, which stands, or because a rank is in agree().
     raise_passed_over(run.sequence(), status, run.descriptor());
   }
+  if (run.plan().direct) direct_operations_.fetch_add(1, std::memory_order_relaxed);
   if (!status.ok()) remember(status);
   return status;
 }
@@ -291,7 +299,7 @@ std::unique_ptr<PlanRun> CommunicatorState::make_run(const Call& call) {
     (void)run_alone(call);
     return nullptr;
   }
-  return std::make_unique<PlanRun>(epoch, board(), plan_for(call, epoch), call);
+  return std::make_unique<PlanRun>(epoch, board(), plan_for(call, epoch), call, direct_option(call, epoch));
 }
 
 void CommunicatorState::begin_exclusive(const Call& call) {
@@ -305,7 +313,23 @@ void CommunicatorState::begin_exclusive(const Call& call) {
   }
 }
 
-std::shared_ptr<const core::Plan> CommunicatorState::plan_for(const Call& call, const Epoch& epoch) {
+std::optional<DirectOption> CommunicatorState::direct_option(const Call& call, const Epoch& epoch) {
+  if (call.is_message() || call.bytes() < kDirectFromBytes) return std::nullopt;
+  memory_->imports().drop_retired();  // what peers have freed goes, also where nothing is reached any more
+  DirectOption option;
+  const auto& settings = base::settings();
+  const bool other_plan = forced_plan_ != nullptr || !(settings.plan.empty() || settings.plan == "direct");
+  if (!settings.zero_copy || other_plan) return option;
+  option.offer = make_offer(call, epoch.rank, epoch.size, memory_->windows());
+  if (!option.offer) return option;
+  option.plan = plan_for(call, epoch, Reach::all_buffers);
+  option.imports = &memory_->imports();
+  if (!option.plan->direct) option.offer.reset();
+  return option;
+}
+
+std::shared_ptr<const core::Plan> CommunicatorState::plan_for(const Call& call, const Epoch& epoch,
+                                                              Reach reach) {
   core::PlanRequest request;
   request.collective = call.collective;
   request.ranks = call.is_message() ? 2 : static_cast<std::int32_t>(epoch.size);
@@ -315,6 +339,7 @@ std::shared_ptr<const core::Plan> CommunicatorState::plan_for(const Call& call, 
   request.in_place = call.in_place(epoch.rank);
   request.average = call.reduces() && call.op == ReduceOp::avg;
   request.pre_multiplied = call.factor.has_value();
+  request.direct = reach == Reach::all_buffers;
   request.only_rank = static_cast<std::int32_t>(call.is_message() ? (call.is_send() ? 0 : 1) : epoch.rank);
   const auto& layout = epoch.bank.layout();
   request.scratch_bytes = (call.is_message() ? layout.pair_bytes : layout.scratch_bytes) / kHalves;
@@ -335,11 +360,11 @@ std::shared_ptr<const core::Plan> CommunicatorState::plan_for(const Call& call, 
   // With counts only a place to look: same_counts() decides.
   std::uint64_t sizes = descriptor.count;
   for (const std::uint64_t bytes : request.blocks) sizes = (sizes ^ bytes) * 0x9e3779b97f4a7c15u;
-  const PlanKey key{descriptor.kind & ~std::uint64_t{0xff0000}, sizes,
-                    static_cast<std::uint64_t>(request.in_place) |
-                        static_cast<std::uint64_t>(request.average) << 1 |
-                        static_cast<std::uint64_t>(call.is_send()) << 2 |
-                        static_cast<std::uint64_t>(request.pre_multiplied) << 4};
+  const PlanKey key{
+      descriptor.kind & ~std::uint64_t{0xff0000}, sizes,
+      static_cast<std::uint64_t>(request.in_place) | static_cast<std::uint64_t>(request.average) << 1 |
+          static_cast<std::uint64_t>(call.is_send()) << 2 | static_cast<std::uint64_t>(request.direct) << 3 |
+          static_cast<std::uint64_t>(request.pre_multiplied) << 4};
   const auto same_counts = [&](const CachedPlan& cached) {
     return cached.counts == call.counts || (call.counts && cached.counts && *cached.counts == *call.counts);
   };

@@ -20,6 +20,7 @@
 #include "comm/request.h"
 #include "comm/wait.h"
 #include "core/agreement.h"
+#include "memory/member_memory.h"
 #include "tugline/communicator.h"
 
 namespace tugline::comm {
@@ -80,6 +81,10 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
     return epoch_;
   }
   Device& device() const noexcept { return device_; }
+  /// Operations of this rank that ran a direct plan.
+  std::uint64_t direct_operations() const noexcept {
+    return direct_operations_.load(std::memory_order_relaxed);
+  }
 
  private:
   CommunicatorState(std::shared_ptr<broker::Client> client, Device& device, Identity identity);
@@ -92,7 +97,11 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   void enter_next_epoch(std::vector<std::uint32_t> originals);
   /// By a decision of an ancestor, or the very first one.
   void enter_first_epoch(std::vector<std::uint32_t> originals);
-  std::shared_ptr<const core::Plan> plan_for(const Call& call, const Epoch& epoch);
+  enum class Reach : bool { own_buffers, all_buffers };
+  std::shared_ptr<const core::Plan> plan_for(const Call& call, const Epoch& epoch,
+                                             Reach reach = Reach::own_buffers);
+  /// None for calls that never go direct.
+  std::optional<DirectOption> direct_option(const Call& call, const Epoch& epoch);
   Status execute(const Call& call);
   Status execute_exclusively(const Call& call);
   Status run_alone(const Call& call) noexcept;
@@ -149,6 +158,7 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   void ring_everyone(const Epoch& epoch) noexcept;
 
   std::shared_ptr<broker::Client> client_;
+  std::shared_ptr<memory::MemberMemory> memory_;
   Device& device_;
   Identity identity_;
   core::ControlSegment* control_ = nullptr;
@@ -171,6 +181,7 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   std::uint64_t own_decisions_ = 0;  ///< that ended epochs since the last one of an ancestor
   std::vector<std::weak_ptr<CommunicatorState>> children_;
 
+  std::atomic<std::uint64_t> direct_operations_{0};
   std::shared_ptr<const core::Plan> forced_plan_;
   struct PlanKey {
     std::uint64_t kind, count, variant;  // with counts, CachedPlan::counts decides

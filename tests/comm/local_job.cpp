@@ -68,7 +68,15 @@ std::shared_ptr<broker::Client> LocalJob::client(int rank) {
   auto& slot = control_->members[rank];
   slot.rank.store(static_cast<std::uint32_t>(rank));
   slot.status.store(core::MemberStatus{core::MemberState::alive, core::LossCause::none, 1}.encode());
-  return std::make_shared<LocalClient>(*this, rank);
+  auto client = std::make_shared<LocalClient>(*this, rank);
+  std::lock_guard lock(mutex_);
+  clients_[rank] = client;
+  return client;
+}
+
+std::shared_ptr<broker::Client> LocalJob::client_of(int rank) const {
+  std::lock_guard lock(mutex_);
+  return clients_.at(rank).lock();
 }
 
 void LocalJob::kill(int rank, core::LossCause cause) {

@@ -25,6 +25,8 @@ class LocalJob {
 
   /// The client of one rank, with its member slot alive.
   std::shared_ptr<broker::Client> client(int rank);
+  /// The one that client() made last for the rank.
+  std::shared_ptr<broker::Client> client_of(int rank) const;
   core::ControlSegment& control() { return *control_; }
   int size() const { return ranks_; }
   /// Marks the rank's member dead and raises the alarm, as a lifeline does.
@@ -46,6 +48,7 @@ class LocalJob {
   };
   int ranks_;
   std::unique_ptr<core::ControlSegment> control_;
+  std::map<int, std::weak_ptr<broker::Client>> clients_;
   mutable std::mutex mutex_;
   std::map<std::string, Entry, std::less<>> entries_;
   broker::SegmentId next_ = 1;
