@@ -228,11 +228,15 @@ std::uint64_t hash_of_pair(std::uint32_t from, std::uint32_t to, std::uint64_t c
   return mix(mix(std::uint64_t{from} << 32 | to) ^ count);
 }
 
-std::string to_text(const Descriptor& descriptor) {
+std::string to_text(const Descriptor& descriptor, Call::Direction direction) {
   if (is_agreement(descriptor)) return "agree()";
   const auto collective = static_cast<core::Collective>((descriptor.kind & 0xff) - 1);
   if (collective == core::Collective::barrier) return "barrier()";
-  std::string text = std::string(core::name_of(collective)) + "(";
+  const std::string_view called = direction == Call::Direction::send          ? "send"
+                                  : direction == Call::Direction::receive     ? "recv"
+                                  : collective == core::Collective::send_recv ? "send/recv"
+                                                                              : core::name_of(collective);
+  std::string text = std::string(called) + "(";
   if (core::has_blocks(collective)) {
     const auto peer = descriptor.kind >> 32 & 0xffff;
     switch (static_cast<CountOf>(descriptor.kind >> 48)) {

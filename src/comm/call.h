@@ -87,8 +87,8 @@ inline std::uint32_t fingerprint(const Descriptor& descriptor) noexcept {
       descriptor.kind * 0x9e3779b97f4a7c15u ^ (descriptor.count + 0x632be59bd9b4e019u) * 0xd6e8feb86659fd93u;
   return static_cast<std::uint32_t>((mixed ^ mixed >> 32) & 0xffffffffu);
 }
-/// "all_reduce(count 8, f32, sum)", for messages.
-std::string to_text(const Descriptor& descriptor);
+/// "all_reduce(count 8, f32, sum)", for messages; a message by the name of the call that its side made.
+std::string to_text(const Descriptor& descriptor, Call::Direction direction = Call::Direction::none);
 
 /// Throws Error{invalid_argument} for null or partly overlapping buffers, sizes that overflow, a root or peer
 /// outside 0 .. ranks - 1, unknown types or operators.

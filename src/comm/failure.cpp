@@ -97,7 +97,10 @@ std::string CommunicatorState::not_yet_joined(std::int32_t rank) const {
     if (core::state_of(slot) != core::MemberState::empty &&
         slot.rank.load(std::memory_order_relaxed) == original)
       return {};
-  return fmt::format("; rank {} has not joined the job, and only `tugline run` would know of its end", rank);
+  return fmt::format(
+      "; rank {} has not joined the job (only of ranks that `tugline run` started is it known when they end "
+      "first)",
+      rank);
 }
 
 // A rank that is gone ends what waits for it, not what it has finished itself: all that it contributes to an
@@ -218,7 +221,7 @@ Error CommunicatorState::to_error(const Status& status, const Call& call, std::s
   ErrorContext context;
   context.operation = !operation.empty() ? std::string(operation)
                       : call.collective == core::Collective::barrier || call.count != 0
-                          ? to_text(describe(call))
+                          ? to_text(describe(call), call.direction)
                           : std::string(core::name_of(call.collective));
   context.communicator = fmt::format("{} (epoch {})", identity_.name, epoch->path);
   context.rank = static_cast<int>(epoch->rank);
@@ -230,9 +233,16 @@ Error CommunicatorState::to_error(const Status& status, const Call& call, std::s
     case ErrorCode::mismatch: {
       if (!recorded) break;
       const bool message = failure.kind == FailureKind::pair_mismatch;
+      // A message is compared by its receiver, who is the first side then.
+      auto direction = [message](int side) {
+        return !message    ? Call::Direction::none
+               : side == 0 ? Call::Direction::receive
+                           : Call::Direction::send;
+      };
       auto text = [&](int side) {
         const std::string_view where = failure.communicator[side];
-        return fmt::format("rank {} called {}{}{}", failure.rank[side], to_text(failure.descriptor[side]),
+        return fmt::format("rank {} called {}{}{}", failure.rank[side],
+                           to_text(failure.descriptor[side], direction(side)),
                            where.empty() ? "" : " of communicator ", where);
       };
       return Error(

@@ -55,8 +55,13 @@ void copy_messages_to_self(std::vector<Item>& items) {
         const Call& one = (i < sends.size() ? sends : receives)[i]->entry.call;
         throw Error(ErrorCode::mismatch,
                     "a message of rank " + std::to_string(communicator->rank()) + " to itself, " +
-                        to_text(describe(one)) + ", has no partner of the same count and type in the group",
-                    "put the matching send and recv into the same Group");
+                        to_text(describe(one), one.direction) +
+                        ", has no partner of the same count and type in the group",
+                    "put the matching send and recv into the same Group",
+                    {.operation = to_text(describe(one), one.direction),
+                     .communicator = communicator->name(),
+                     .rank = communicator->rank(),
+                     .peer = communicator->rank()});
       }
       if (const auto bytes = sends[i]->entry.call.bytes(); bytes != 0)
         std::memmove(receives[i]->entry.call.recv, sends[i]->entry.call.send, bytes);

@@ -179,7 +179,11 @@ void CommunicatorState::submit(Call call, const Target& target) {
   if (call.is_message() && static_cast<std::uint32_t>(call.root) == epoch->rank && target.group() == nullptr)
     throw Error(ErrorCode::invalid_usage,
                 fmt::format("rank {} sends to or receives from itself outside a group", epoch->rank),
-                "put the send and the recv into one Group");
+                "put the send and the recv into one Group",
+                {.operation = to_text(describe(call), call.direction),
+                 .communicator = name(),
+                 .rank = static_cast<int>(epoch->rank),
+                 .peer = static_cast<int>(epoch->rank)});
   if (target.group() != nullptr) {
     add_to_group(target.group()->state(), shared_from_this(), call);
     return;

@@ -79,7 +79,7 @@ INSTANTIATE_TEST_SUITE_P(
                                    float value = 0;
                                    child.recv(&value, 1, DataType::f32, 1);
                                  },
-                                 "send_recv(count 1, f32)", 1},
+                                 "send/recv(count 1, f32)", 1},
                       PassedOver{"Agreement", [](Communicator& child) { child.agree(); }, "agree()", 1},
                       PassedOver{"Grandchild", [](Communicator& child) { child.barrier(); }, "barrier()", 2},
                       PassedOver{"GrandchildsAgreement", [](Communicator& child) { child.agree(); },

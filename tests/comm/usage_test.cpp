@@ -5,6 +5,7 @@
 
 #include <array>
 #include <span>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -148,10 +149,22 @@ TEST(Groups, SeveralCollectivesAndMessagesAtOnce) {
 TEST(Groups, AMessageToOneselfNeedsItsPartner) {
   run_ranks(1, [&](Communicator& comm, int) {
     float value = 1.0f;
-    EXPECT_THROW(comm.send(&value, 1, DataType::f32, 0), Error);
+    auto where = [](auto call) {
+      try {
+        call();
+      } catch (const Error& error) {
+        const auto& at = error.context();
+        return at.operation + " at rank " + std::to_string(at.rank) + " of " + at.communicator + " to " +
+               std::to_string(at.peer);
+      }
+      return std::string("no error");
+    };
+    const std::string wanted = "(count 1, f32) at rank 0 of world to 0";
+    EXPECT_EQ(where([&] { comm.send(&value, 1, DataType::f32, 0); }), "send" + wanted);
+    EXPECT_EQ(where([&] { comm.recv(&value, 1, DataType::f32, 0); }), "recv" + wanted);
     Group group;
     comm.send(&value, 1, DataType::f32, 0, group);
-    EXPECT_THROW(group.run(), Error);
+    EXPECT_EQ(where([&] { group.run(); }), "send" + wanted);
     float got = 0.0f;
     comm.send(&value, 1, DataType::f32, 0, group);
     comm.recv(&got, 1, DataType::f32, 0, group);
