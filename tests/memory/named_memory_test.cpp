@@ -227,9 +227,10 @@ TEST_F(NamedMemoryTest, AReadersMistakeCannotChangeIt) {
   write(writer, 1);
   writer.publish(1);
   const auto reader = open(b_);
+  const auto elements = reader.current();
   Child stray([&]() -> int {
     ::signal(SIGSEGV, SIG_DFL);
-    const_cast<float&>(reader.current()[0]) = 9;
+    const_cast<float&>(elements[0]) = 9;
     return 0;
   });
   EXPECT_EQ(stray.wait(), 128 + SIGSEGV);

@@ -2,8 +2,10 @@
 // `tugline plan`: the candidates for a collective, their predicted cost, the choice, and its steps.
 #include <fmt/format.h>
 
+#include <numeric>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/count.h"
@@ -51,13 +53,24 @@ std::uint64_t work_of(const core::Plan& plan, const core::Program& program) {
   return work;
 }
 
+/// The request for one rank's program: of an all_to_all_v it knows that rank's row and column only.
+core::PlanRequest of_one_rank(core::PlanRequest request, std::int32_t rank) {
+  request.only_rank = rank;
+  if (request.collective != core::Collective::all_to_all_v) return request;
+  const auto n = static_cast<std::size_t>(request.ranks);
+  const auto r = static_cast<std::size_t>(rank);
+  const auto all = std::exchange(request.blocks, {});
+  for (std::size_t to = 0; to < n; ++to) request.blocks.push_back(all[r * n + to]);
+  for (std::size_t from = 0; from < n; ++from) request.blocks.push_back(all[from * n + r]);
+  request.bytes = std::accumulate(request.blocks.begin(), request.blocks.end(), std::uint64_t{0});
+  return request;
+}
+
 Candidate price(std::string_view builder, const core::PlanRequest& request, const core::CostModel& model) {
   Candidate candidate{.builder = builder};
   if (!core::can_build(builder, request)) return candidate;
   // The root's program is the longest; without a root they are of one length.
-  auto of_one = request;
-  of_one.only_rank = request.root;
-  candidate.plan = core::build(builder, of_one);
+  candidate.plan = core::build(builder, of_one_rank(request, request.root));
   std::uint64_t work = 0;
   for (const auto& program : candidate.plan->programs[static_cast<std::size_t>(request.root)]) {
     work += work_of(*candidate.plan, program);
