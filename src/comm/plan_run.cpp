@@ -130,7 +130,10 @@ bool PlanRun::has_opened() {
   try {
     peers_.emplace(epoch_, sequence_, call_, *direct_->imports);
   } catch (const Error& error) {
-    mapping_error_ = error;
+    // A segment goes with its owner, who is in this operation: the wait will be told of the death, which is
+    // what there is to say. The same for the broker's end.
+    owner_gone_ = error.code() == ErrorCode::not_found || error.code() == ErrorCode::broker_lost;
+    if (!owner_gone_) mapping_error_ = error;
     return false;
   }
   plan_ = direct_->plan;
@@ -163,7 +166,7 @@ Poll PlanRun::advance() {
     progressed = true;
   }
   if (phase_ == Phase::opening) {
-    if (mapping_error_ || mismatch_peer_ >= 0 || !has_opened()) return Poll::blocked;
+    if (owner_gone_ || mapping_error_ || mismatch_peer_ >= 0 || !has_opened()) return Poll::blocked;
     phase_ = Phase::running;
     progressed = true;
   }
@@ -468,7 +471,7 @@ WaitSubject PlanRun::subject() const {
     return about;
   }
   if (phase_ == Phase::opening) {
-    about.what = "call";
+    about.what = owner_gone_ ? "word of the owner of a buffer that the broker no longer holds" : "call";
     about.peer = static_cast<std::int32_t>(std::min(opened_, epoch_.size - 1));
     about.expected = sequence_;
     return about;

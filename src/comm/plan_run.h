@@ -102,6 +102,7 @@ class PlanRun {
   std::optional<DirectOption> direct_;
   std::uint32_t opened_ = 0;          ///< opening: descriptors of ranks below it have been seen
   std::optional<PeerBuffers> peers_;  ///< of a direct plan
+  bool owner_gone_ = false;           ///< a peer's buffer is no longer there
   std::optional<Error> mapping_error_;
   std::vector<std::uint32_t> next_;  ///< next step by channel
   std::vector<bool> trusted_;        ///< by plan rank: descriptor seen and equal

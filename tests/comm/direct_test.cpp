@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <barrier>
+#include <chrono>
 #include <cstring>
 #include <functional>
 #include <mutex>
@@ -248,6 +248,37 @@ TEST(DirectOffer, WhatCannotBeMappedEndsTheOperationOnEveryRank) {
       EXPECT_THAT(error.what(), HasSubstr("TUGLINE_ZERO_COPY"));
     }
     EXPECT_FALSE(comm.agree().committed());
+    comm.barrier();
+  });
+}
+
+// A rank dies after it has offered: its memory goes with it, and what the others are told is its death.
+TEST(DirectOffer, AnOwnerThatDiesIsALossNotAnAbort) {
+  LocalJob job(3);
+  std::vector<float> memory(3 * 5000, 1.0f);
+  run_ranks(job, [&](Communicator& comm, int rank) {
+    float* data = memory.data() + rank * 5000;
+    memory::MemberMemory::of(job.client_of(rank))
+        ->windows()
+        .add(data, 5000 * sizeof(float), kFirstOfTheDead + static_cast<broker::SegmentId>(rank), 0);
+    std::thread death;
+    if (rank == 2)
+      death = std::thread([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));  // most of the time all are in it by then
+        job.kill(2);
+      });
+    try {
+      comm.all_reduce(data, data, 5000, DataType::f32, ReduceOp::sum);
+      ADD_FAILURE() << "no error";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), rank == 2 ? ErrorCode::stale_epoch : ErrorCode::peer_lost) << error.what();
+      if (rank != 2) {
+        EXPECT_EQ(error.context().peer, 2);
+      }
+    }
+    if (death.joinable()) death.join();
+    if (rank == 2) return;
+    EXPECT_TRUE(comm.agree().membership_changed());
     comm.barrier();
   });
 }

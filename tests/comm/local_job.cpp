@@ -32,7 +32,10 @@ class LocalClient final : public broker::Client {
                          broker::SegmentKind) override {
     return job_.open_or_create(name, bytes);
   }
-  broker::Segment import(broker::SegmentId) override { throw unused("import"); }
+  broker::Segment import(broker::SegmentId id) override {
+    if (id < kFirstOfTheDead) throw unused("import");
+    throw Error(ErrorCode::not_found, "segment " + std::to_string(id) + " is not held any more", "");
+  }
   void release(broker::SegmentId id) override { job_.release(id); }
   void give_back(broker::SegmentId id) noexcept override { job_.release(id); }
   void remove(std::string_view) override { throw unused("remove"); }

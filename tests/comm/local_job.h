@@ -18,6 +18,9 @@
 
 namespace tugline::comm::test {
 
+/// Segments from here on count as gone with their owner.
+inline constexpr broker::SegmentId kFirstOfTheDead = 1000;
+
 /// Segments by name, and the control segment.
 class LocalJob {
  public:
