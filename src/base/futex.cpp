@@ -9,6 +9,7 @@
 #include <array>
 #include <cerrno>
 #include <ctime>
+#include <optional>
 
 #include "base/clock.h"
 #include "base/kernel.h"
@@ -24,23 +25,14 @@ std::uint32_t* address_of(const std::atomic<std::uint32_t>& word) noexcept {
   return reinterpret_cast<std::uint32_t*>(const_cast<std::atomic<std::uint32_t>*>(&word));
 }
 
-}  // namespace
+timespec to_timespec(std::chrono::nanoseconds duration) noexcept {
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(duration);
+  return {static_cast<std::time_t>(seconds.count()), static_cast<long>((duration - seconds).count())};
+}
 
-WaitResult futex_wait(const std::atomic<std::uint32_t>& word, std::uint32_t expected,
-                      std::chrono::nanoseconds timeout) {
-  if (timeout <= std::chrono::nanoseconds::zero())
-    return word.load(std::memory_order_relaxed) == expected ? WaitResult::timed_out : WaitResult::changed;
-  timespec limit{};
-  const timespec* limit_pointer = nullptr;
-  if (timeout != kForever) {
-    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(timeout);
-    limit.tv_sec = static_cast<std::time_t>(seconds.count());
-    limit.tv_nsec = static_cast<long>((timeout - seconds).count());
-    limit_pointer = &limit;
-  }
-  if (::syscall(SYS_futex, address_of(word), FUTEX_WAIT, expected, limit_pointer, nullptr, 0) == 0)
-    return WaitResult::woken;
-  switch (errno) {
+/// What errno says of a wait that did not sleep to the end; none when the kernel refuses to wait.
+std::optional<WaitResult> result_of(int error) noexcept {
+  switch (error) {
     case EAGAIN:
       return WaitResult::changed;
     case EINTR:
@@ -48,9 +40,23 @@ WaitResult futex_wait(const std::atomic<std::uint32_t>& word, std::uint32_t expe
     case ETIMEDOUT:
       return WaitResult::timed_out;
     default:
-      throw Error(ErrorCode::system, Remedy::report_bug, "futex wait was refused by the kernel",
-                  "report this with the kernel's version", {.operation = "futex_wait", .native_code = errno});
+      return std::nullopt;
   }
+}
+
+}  // namespace
+
+WaitResult futex_wait(const std::atomic<std::uint32_t>& word, std::uint32_t expected,
+                      std::chrono::nanoseconds timeout) {
+  if (timeout <= std::chrono::nanoseconds::zero())
+    return word.load(std::memory_order_relaxed) == expected ? WaitResult::timed_out : WaitResult::changed;
+  const timespec limit = to_timespec(timeout);
+  if (::syscall(SYS_futex, address_of(word), FUTEX_WAIT, expected, timeout == kForever ? nullptr : &limit,
+                nullptr, 0) == 0)
+    return WaitResult::woken;
+  if (const auto result = result_of(errno)) return *result;
+  throw Error(ErrorCode::system, Remedy::report_bug, "futex wait was refused by the kernel",
+              "report this with the kernel's version", {.operation = "futex_wait", .native_code = errno});
 }
 
 WaitResult futex_wait_any(std::span<const FutexWord> words, std::chrono::nanoseconds timeout) {
@@ -65,28 +71,14 @@ WaitResult futex_wait_any(std::span<const FutexWord> words, std::chrono::nanosec
     for (std::size_t i = 0; i < count; ++i)
       list[i] = {words[i].expected, reinterpret_cast<std::uintptr_t>(address_of(*words[i].word)), FUTEX_32,
                  0};
-    timespec limit{};
-    const timespec* limit_pointer = nullptr;
-    if (timeout != kForever) {
-      // This call takes the moment instead of the duration.
-      const auto moment = std::chrono::nanoseconds(monotonic_ns()) + timeout;
-      const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(moment);
-      limit.tv_sec = static_cast<std::time_t>(seconds.count());
-      limit.tv_nsec = static_cast<long>((moment - seconds).count());
-      limit_pointer = &limit;
-    }
-    if (::syscall(SYS_futex_waitv, list.data(), count, 0, limit_pointer, CLOCK_MONOTONIC) >= 0)
+    const bool forever = timeout == kForever;
+    // This call takes the moment instead of the duration.
+    const timespec limit =
+        forever ? timespec{} : to_timespec(std::chrono::nanoseconds(monotonic_ns()) + timeout);
+    if (::syscall(SYS_futex_waitv, list.data(), count, 0, forever ? nullptr : &limit, CLOCK_MONOTONIC) >= 0)
       return WaitResult::woken;
-    switch (errno) {
-      case EAGAIN:
-        return WaitResult::changed;
-      case EINTR:
-        return WaitResult::woken;
-      case ETIMEDOUT:
-        return WaitResult::timed_out;
-      default:
-        refused.store(true, std::memory_order_relaxed);
-    }
+    if (const auto result = result_of(errno)) return *result;
+    refused.store(true, std::memory_order_relaxed);
   }
 #endif
   return futex_wait(*words[0].word, words[0].expected, timeout);

@@ -242,12 +242,7 @@ Joined say_hello(const JoinRequest& request, const Place& place, const std::stri
   for (;;) {
     auto found = find_broker(place, job, token_hex, absent, deadline_ns);
     core::Hello hello;
-    const auto token = parse_token(token_hex.empty() ? read_token(place, found.directory.get()) : token_hex);
-    if (!token)
-      throw Error(ErrorCode::permission_denied, "the token given is not 64 hexadecimal digits",
-                  "unset TUGLINE_TOKEN to use the token file beside the socket, or pass the job's own token",
-                  {.rank = request.rank});
-    std::copy(token->begin(), token->end(), hello.token.begin());
+    hello.token = token_for(found, place, token_hex);
     hello.rank = request.rank;
     hello.size = request.size;
     hello.job = job;

@@ -83,4 +83,12 @@ Found find_broker(const Place& place, const std::string& job, const std::string&
   }
 }
 
+Token token_for(const Found& found, const Place& place, const std::string& token_hex) {
+  const auto token = parse_token(token_hex.empty() ? read_token(place, found.directory.get()) : token_hex);
+  if (!token)
+    throw Error(ErrorCode::permission_denied, "the token given is not 64 hexadecimal digits",
+                "unset TUGLINE_TOKEN to use the token file beside the socket, or pass the job's own token");
+  return *token;
+}
+
 }  // namespace tugline::broker

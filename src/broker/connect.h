@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/unique_fd.h"
+#include "broker/identity.h"
 #include "broker/place.h"
 
 namespace tugline::broker {
@@ -26,5 +27,9 @@ struct Found {
 /// open_directory() and spawn_broker() throw. What was made for a start that failed is removed.
 Found find_broker(const Place& place, const std::string& job, const std::string& token_hex, WhenAbsent absent,
                   std::uint64_t deadline_ns);
+
+/// The token to show to the broker that was found: `token_hex`, or where that is empty what its token file
+/// holds. Throws Error{permission_denied} when it is none, and what read_token() throws.
+Token token_for(const Found& found, const Place& place, const std::string& token_hex);
 
 }  // namespace tugline::broker

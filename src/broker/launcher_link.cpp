@@ -17,12 +17,8 @@ LauncherLink::LauncherLink(const std::string& socket_path, const std::string& jo
       base::monotonic_ns() + static_cast<std::uint64_t>(std::chrono::nanoseconds(deadline).count());
   const auto place = place_of(socket_path, job);
   auto found = find_broker(place, job, token_hex, WhenAbsent::fail, deadline_ns);
-  const auto token = parse_token(token_hex.empty() ? read_token(place, found.directory.get()) : token_hex);
-  if (!token)
-    throw Error(ErrorCode::permission_denied, "the token given is not 64 hexadecimal digits",
-                "unset TUGLINE_TOKEN to use the token file beside the socket, or pass the job's own token");
   core::AttachLauncher message;
-  message.token = *token;
+  message.token = token_for(found, place, token_hex);
   message.job = job;
   channel_ = std::make_unique<Channel>(std::move(found.socket), place.socket_path);
   channel_->call<core::Done>(message, deadline_ns, "attach as launcher");

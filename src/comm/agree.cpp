@@ -14,7 +14,8 @@ constexpr std::string_view kName = "agree()";
 
 }  // namespace
 
-core::Decision CommunicatorState::decide(bool complete, core::RankSet& gone_set, Status& broker) {
+core::Decision CommunicatorState::decide(const Family& below, bool complete, core::RankSet& gone_set,
+                                         Status& broker) {
   Epoch& epoch = *epoch_;
   auto refresh = [&] {
     for (std::uint32_t rank = 0; rank < epoch.size; ++rank)
@@ -27,8 +28,8 @@ core::Decision CommunicatorState::decide(bool complete, core::RankSet& gone_set,
   if (!agreement_->open()) agreement_->post(complete);
   if (anybody_sleeps(epoch.bank.header().sleepers)) ring_everyone(epoch);
   // They may wait for this rank in an operation that it has passed over.
-  for (const auto& below : descendants())
-    if (anybody_sleeps(below->epoch_->bank.header().sleepers)) below->ring_everyone(*below->epoch_);
+  for (const auto& state : below)
+    if (anybody_sleeps(state->epoch_->bank.header().sleepers)) state->ring_everyone(*state->epoch_);
 
   core::Decision decision;
   bool mismatched = false;
@@ -82,13 +83,14 @@ core::Decision CommunicatorState::decide(bool complete, core::RankSet& gone_set,
 Outcome CommunicatorState::agree() {
   client_->require_member(kName);
   const Call none;
+  const Family below = descendants();
   drain_requests();
-  for (const auto& below : descendants()) below->drain_requests();
-  const HeldFamily held(*this, kName);
+  for (const auto& state : below) state->drain_requests();
+  const HeldFamily held(*this, below, kName);
   const auto epoch = epoch_;
   core::RankSet gone_set;
   Status broker;
-  const auto decision = decide(!family_failed(), gone_set, broker);
+  const auto decision = decide(below, !family_failed(), gone_set, broker);
   if (agreement_->removed()) {
     const Status stale{ErrorCode::stale_epoch, static_cast<std::int32_t>(epoch->rank)};
     remember(stale);

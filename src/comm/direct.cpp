@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/direct.h"
 
+#include <fmt/format.h>
+
 namespace tugline::comm {
 namespace {
 
@@ -63,14 +65,20 @@ PeerBuffers::PeerBuffers(const Epoch& epoch, std::uint64_t sequence, const Call&
     const auto word = [](const std::atomic<std::uint64_t>& from) {
       return from.load(std::memory_order_relaxed);
     };
-    buffers_[rank] = {reach(imports, word(line.send_segment), word(line.send_offset)),
-                      reach(imports, word(line.recv_segment), word(line.recv_offset))};
+    buffers_[rank] = {
+        reach(imports, word(line.send_segment), word(line.send_offset), base::Access::read_only),
+        reach(imports, word(line.recv_segment), word(line.recv_offset), base::Access::read_write)};
   }
 }
 
-std::byte* PeerBuffers::reach(memory::ImportCache& imports, std::uint64_t segment, std::uint64_t offset) {
+std::byte* PeerBuffers::reach(memory::ImportCache& imports, std::uint64_t segment, std::uint64_t offset,
+                              base::Access needed) {
   if (segment == 0) return nullptr;
   leases_.push_back(imports.map(segment));
+  // A store would be a fault.
+  if (needed == base::Access::read_write && leases_.back().access() == base::Access::read_only)
+    throw Error(ErrorCode::permission_denied, fmt::format("segment {} can only be read here", segment),
+                "receive into a buffer that others may write to");
   return leases_.back().data() + offset;
 }
 

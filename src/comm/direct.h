@@ -46,7 +46,8 @@ struct DirectOption {
 /// The buffers of all ranks as this rank sees them. Keeps them mapped for its lifetime.
 class PeerBuffers {
  public:
-  /// Maps what the others published for operation `sequence`; all have offered. Throws as ImportCache::map.
+  /// Maps what the others published for operation `sequence`; all have offered. Throws as ImportCache::map,
+  /// and Error{permission_denied} for an output that can only be read here.
   PeerBuffers(const Epoch& epoch, std::uint64_t sequence, const Call& call, memory::ImportCache& imports);
 
   std::byte* send(std::uint32_t rank) const noexcept { return buffers_[rank].send; }
@@ -57,7 +58,8 @@ class PeerBuffers {
     std::byte* send = nullptr;
     std::byte* recv = nullptr;
   };
-  std::byte* reach(memory::ImportCache& imports, std::uint64_t segment, std::uint64_t offset);
+  std::byte* reach(memory::ImportCache& imports, std::uint64_t segment, std::uint64_t offset,
+                   base::Access needed);
 
   std::vector<Buffers> buffers_;
   std::vector<memory::ImportLease> leases_;

@@ -8,8 +8,8 @@
 
 namespace tugline::comm {
 
-std::vector<std::shared_ptr<CommunicatorState>> CommunicatorState::descendants() const {
-  std::vector<std::shared_ptr<CommunicatorState>> all;
+CommunicatorState::Family CommunicatorState::descendants() const {
+  Family all;
   for (const auto& child : children_) {
     auto state = child.lock();
     if (!state) continue;
@@ -124,16 +124,14 @@ void CommunicatorState::absorb(const core::RankSet& lost_members, bool aborted) 
 
 // Operations of split communicators that still run on streams belong to the step: they end first, in failure
 // if not otherwise, for a rank that is waited for in vain is seen to be in this agreement or gone.
-CommunicatorState::HeldFamily::HeldFamily(CommunicatorState& state, std::string_view operation)
-    : state_(state) {
+CommunicatorState::HeldFamily::HeldFamily(CommunicatorState& state, const Family& below,
+                                          std::string_view operation)
+    : state_(state), below_(below) {
   if (state_.busy_.exchange(true, std::memory_order_acquire))
     throw state_.to_error({ErrorCode::invalid_usage}, Call{}, operation);
-  descendants_ = state_.descendants();
   auto poll = [&] {
-    while (held_ < descendants_.size() &&
-           !descendants_[held_]->busy_.exchange(true, std::memory_order_acquire))
-      ++held_;
-    return held_ == descendants_.size() ? Poll::done : Poll::blocked;
+    while (held_ < below_.size() && !below_[held_]->busy_.exchange(true, std::memory_order_acquire)) ++held_;
+    return held_ == below_.size() ? Poll::done : Poll::blocked;
   };
   auto alarm = [] { return Status{}; };
   auto subject = [] {
@@ -152,7 +150,7 @@ CommunicatorState::HeldFamily::~HeldFamily() {
 }
 
 void CommunicatorState::HeldFamily::release() noexcept {
-  for (std::size_t i = 0; i < held_; ++i) descendants_[i]->end_exclusive();
+  for (std::size_t i = 0; i < held_; ++i) below_[i]->end_exclusive();
   state_.end_exclusive();
 }
 

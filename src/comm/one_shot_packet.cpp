@@ -47,10 +47,7 @@ PacketResult run_one_shot_packet(Epoch& epoch, Board& board, WaitPlace& place, A
       if (peer != epoch.rank) ring(board.doorbells[epoch.originals[peer]]);
 
   const std::uint64_t flag = packet_flag(sequence, print);
-  struct alignas(8) Payload {
-    std::byte bytes[core::kPacketBytes];
-  };
-  Payload payloads[kMaxRanks];
+  PacketPayload payloads[kMaxRanks];
   const void* operands[kMaxRanks];
   for (std::uint32_t rank = 0; rank < epoch.size; ++rank) {
     const PacketLine& line = epoch.bank.packet(rank, sequence);

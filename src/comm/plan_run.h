@@ -13,6 +13,7 @@
 #include "comm/direct.h"
 #include "comm/epoch.h"
 #include "comm/kernels_host/reduce.h"
+#include "comm/protocol.h"
 #include "comm/wait.h"
 #include "core/plan/plan.h"
 
@@ -108,12 +109,9 @@ class PlanRun {
   std::vector<bool> trusted_;        ///< by plan rank: descriptor seen and equal
   std::int32_t mismatch_peer_ = -1;  ///< rank of the epoch
   Descriptor other_;
-  struct alignas(8) Payload {
-    std::byte bytes[core::kPacketBytes];
-  };
   // Of the step at hand; kept for their memory.
   std::vector<const void*> operands_;
-  std::vector<Payload> payloads_;
+  std::vector<PacketPayload> payloads_;
   const core::Step* blocked_ = nullptr;  ///< the step that waits, for reports
 };
 

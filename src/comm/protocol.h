@@ -59,6 +59,11 @@ inline void publish_packet(const Epoch& epoch, std::uint64_t sequence, std::uint
   line.flag.exchange(packet_flag(sequence, fingerprint), std::memory_order_release);
 }
 
+/// A packet's payload out of its line.
+struct alignas(8) PacketPayload {
+  std::byte bytes[core::kPacketBytes];
+};
+
 /// Reads the first `bytes` of a packet whose flag was seen (acquire).
 inline void read_packet(const PacketLine& line, void* payload, std::size_t bytes) noexcept {
   std::uint64_t words[core::kPacketBytes / 8];

@@ -81,7 +81,7 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
     return epoch_;
   }
   Device& device() const noexcept { return device_; }
-  /// Operations of this rank that ran a direct plan.
+  /// Operations of this rank that ran a direct plan, for tests.
   std::uint64_t direct_operations() const noexcept {
     return direct_operations_.load(std::memory_order_relaxed);
   }
@@ -115,7 +115,8 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   Status agreement_passed_over(const Epoch& epoch) const noexcept;
   void raise_passed_over(std::uint64_t sequence, const Status& status, const Descriptor& mine) noexcept;
   CommunicatorState& ancestor(std::uint64_t generations_up) noexcept;
-  std::vector<std::shared_ptr<CommunicatorState>> descendants() const;
+  using Family = std::vector<std::shared_ptr<CommunicatorState>>;
+  Family descendants() const;
   bool family_failed() const noexcept;
   void absorb(const core::RankSet& lost_members, bool aborted);
   core::Agreement::Ahead ahead_of_this_rank(std::uint32_t original,
@@ -126,7 +127,8 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   /// of the descendants.
   class HeldFamily {
    public:
-    HeldFamily(CommunicatorState& state, std::string_view operation);
+    /// `below`: the descendants; outlives this.
+    HeldFamily(CommunicatorState& state, const Family& below, std::string_view operation);
     ~HeldFamily();
     HeldFamily(const HeldFamily&) = delete;
     HeldFamily& operator=(const HeldFamily&) = delete;
@@ -134,7 +136,7 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
    private:
     void release() noexcept;
     CommunicatorState& state_;
-    std::vector<std::shared_ptr<CommunicatorState>> descendants_;
+    const Family& below_;
     std::size_t held_ = 0;
   };
 
@@ -154,7 +156,7 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   void raise_failure(FailureKind kind, const Fill& fill) noexcept;
   void raise_alarm() noexcept;
   void remember(const Status& status) noexcept;
-  core::Decision decide(bool complete, core::RankSet& gone_set, Status& broker);
+  core::Decision decide(const Family& below, bool complete, core::RankSet& gone_set, Status& broker);
   void ring_everyone(const Epoch& epoch) noexcept;
 
   std::shared_ptr<broker::Client> client_;

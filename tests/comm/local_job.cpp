@@ -34,6 +34,7 @@ class LocalClient final : public broker::Client {
   }
   broker::Segment import(broker::SegmentId id) override {
     if (id < kFirstOfTheDead) throw unused("import");
+    job_.count_refused_import();
     throw Error(ErrorCode::not_found, "segment " + std::to_string(id) + " is not held any more", "");
   }
   void release(broker::SegmentId id) override { job_.release(id); }

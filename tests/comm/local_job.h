@@ -3,6 +3,7 @@
 // Deaths are marked by the test. The real broker has its own tests, and tests/process joins the two.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -28,6 +29,9 @@ class LocalJob {
 
   /// The client of one rank, with its member slot alive.
   std::shared_ptr<broker::Client> client(int rank);
+  /// Imports of segments of the dead that were refused so far.
+  int refused_imports() const noexcept { return refused_imports_.load(); }
+  void count_refused_import() noexcept { ++refused_imports_; }
   /// The one that client() made last for the rank.
   std::shared_ptr<broker::Client> client_of(int rank) const;
   core::ControlSegment& control() { return *control_; }
@@ -50,6 +54,7 @@ class LocalJob {
     int references;
   };
   int ranks_;
+  std::atomic<int> refused_imports_{0};
   std::unique_ptr<core::ControlSegment> control_;
   std::map<int, std::weak_ptr<broker::Client>> clients_;
   mutable std::mutex mutex_;

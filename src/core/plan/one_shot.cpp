@@ -41,14 +41,18 @@ class OneShot {
         exchange([&](std::uint64_t k) { publish_blocks(k); }, [&](std::uint64_t k) { collect_blocks(k); });
         break;
       case Collective::broadcast:
-        broadcast();
+        from_root(
+            0, [&](std::uint64_t k) { publish_input(k); },
+            [&](std::uint64_t k) { return pipeline_.slot(k); });
         break;
       case Collective::reduce:
       case Collective::gather:
         to_root();
         break;
       case Collective::scatter:
-        scatter();
+        from_root(
+            block(self_), [&](std::uint64_t k) { publish_blocks(k); },
+            [&](std::uint64_t k) { return piece_for(request_.root, self_, k); });
         break;
       case Collective::all_to_all_v:
         exchange_pairs();
@@ -151,7 +155,10 @@ class OneShot {
     if (peer != self_) await(peer, k);
   }
 
-  void broadcast() {
+  /// Broadcast and scatter: the root publishes, everyone but it reads from `slot_of(k)`; `own` is where the
+  /// root's own part begins in its input.
+  template <class Publish, class SlotOf>
+  void from_root(std::uint64_t own, Publish publish, SlotOf slot_of) {
     const CreditRule credits{pipeline_.slots, pipeline_.chunks()};
     const std::int32_t root = request_.root;
     for (std::uint64_t k = 0; k < pipeline_.chunks(); ++k) {
@@ -160,14 +167,14 @@ class OneShot {
         if (auto credit = credits.needed(k)) {
           for_peers([&](std::int32_t peer) { program_.wait(peer, kCredit, credit); });
         }
-        publish_input(k);
+        publish(k);
         program_.signal(kEveryone, kPublished, k + 1);
         if (!request_.in_place) {
-          program_.copy(program_.output(offset), program_.input(offset), pipeline_.bytes(k));
+          program_.copy(program_.output(offset), program_.input(own + offset), pipeline_.bytes(k));
         }
       } else {
         await(root, k);
-        program_.copy(program_.output(offset), ProgramWriter::scratch_of(root, pipeline_.slot(k)),
+        program_.copy(program_.output(offset), ProgramWriter::scratch_of(root, slot_of(k)),
                       pipeline_.bytes(k));
         if (auto credit = credits.given(k)) program_.signal(root, kCredit, credit);
       }
@@ -231,29 +238,6 @@ class OneShot {
                       ProgramWriter::scratch_of(peer, piece_for(peer, self_, k)), in.bytes(k));
         if (auto credit = CreditRule{in.slots, in.chunks()}.given(k)) program_.signal(peer, kCredit, credit);
       });
-    }
-  }
-
-  void scatter() {
-    const CreditRule credits{pipeline_.slots, pipeline_.chunks()};
-    const std::int32_t root = request_.root;
-    for (std::uint64_t k = 0; k < pipeline_.chunks(); ++k) {
-      const std::uint64_t offset = pipeline_.offset(k);
-      if (self_ == root) {
-        if (auto credit = credits.needed(k)) {
-          for_peers([&](std::int32_t peer) { program_.wait(peer, kCredit, credit); });
-        }
-        publish_blocks(k);
-        program_.signal(kEveryone, kPublished, k + 1);
-        if (!request_.in_place) {
-          program_.copy(program_.output(offset), program_.input(block(self_) + offset), pipeline_.bytes(k));
-        }
-      } else {
-        await(root, k);
-        program_.copy(program_.output(offset), ProgramWriter::scratch_of(root, piece_for(root, self_, k)),
-                      pipeline_.bytes(k));
-        if (auto credit = credits.given(k)) program_.signal(root, kCredit, credit);
-      }
     }
   }
 
