@@ -167,7 +167,7 @@ TEST(Run, WhoIgnoresSigtermIsKilledAfterTheGrace) {
 
 TEST(Run, ASecondCtrlCDoesNotWaitForTheGrace) {
   Command command(run_shell(2, {"--grace", "3600"},
-                            "trap 'echo asked' TERM; echo ready; while :; do sleep 1000 & wait; done"));
+                            "trap 'echo asked' INT; echo ready; while :; do sleep 1000 & wait; done"));
   ASSERT_TRUE(command.wait_for("ready", 2));
   command.signal(SIGINT);
   ASSERT_TRUE(command.wait_for("asked", 2));

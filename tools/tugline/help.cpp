@@ -25,17 +25,19 @@ const std::string_view kRunSummary =
 const std::string_view kRunExamples =
     R"(Every rank gets TUGLINE_RANK, TUGLINE_SIZE, TUGLINE_LOCAL_RANK, TUGLINE_JOB, TUGLINE_SOCKET_PATH and
 TUGLINE_TOKEN, and torchrun's RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, GROUP_RANK, MASTER_ADDR and
-MASTER_PORT. Lines of output are prefixed by the rank: "[2] ". Rank 0 reads standard input unless it is a
-terminal; the others read nothing.
+MASTER_PORT. Lines of output are prefixed by the rank: "[2] ". Rank 0 reads standard input; the others read nothing. A
+terminal is read by a command in its foreground only (not: tugline run ... &). Give --no-prefix to a program
+that prompts or edits lines.
 
 A rank that fails is reported in one line; the others go on. The exit code is 0 only if every rank ended with
 0, else 1. With --allow-lost, ranks that were killed by a signal count as lost, and the job is ok if all the
-others, at least one, ended with 0. Ctrl-C or SIGTERM ends the whole tree: SIGTERM to every rank, SIGKILL after
---grace seconds or at the second Ctrl-C. Whatever the ranks left running ends with the job.
+others, at least one, ended with 0. Ctrl-C, SIGTERM or SIGHUP ends the whole tree: every rank gets the same signal once,
+and SIGKILL after --grace seconds or at the second Ctrl-C. Whatever the ranks left running ends with the job.
 
 Examples:
   tugline run -n 4 -- ./train --epochs 3
   tugline run -n 2 --env OMP_NUM_THREADS=1 -- python3 train.py
+  tugline run -n 2 --no-prefix -- sh -c '[ $RANK = 0 ] && exec gdb ./train; exec ./train'
   tugline run -n 4 --allow-lost -- ./survives_a_death
   tugline run -n 4 --broker /run/user/1000/tugline/weights/broker.sock -- ./serve)";
 

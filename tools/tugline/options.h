@@ -32,7 +32,7 @@ struct RunOptions {
   OnFailure on_failure = OnFailure::keep_going;
   LostRanks lost_ranks = LostRanks::fail;
   Binding binding = Binding::none;
-  std::chrono::milliseconds grace{5000};  ///< between SIGTERM and SIGKILL
+  std::chrono::milliseconds grace{5000};  ///< from the signal that ends the job to SIGKILL
   std::vector<std::string> command;
 };
 

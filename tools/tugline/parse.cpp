@@ -165,7 +165,7 @@ void describe_run(CLI::App& app, RunOptions& o) {
         if (!value || *value < 0 || *value > 3600) return std::nullopt;
         return std::chrono::seconds(*value);
       },
-      "a whole number of seconds from 0 to 3600", "seconds between SIGTERM and SIGKILL (5)");
+      "a whole number of seconds from 0 to 3600", "seconds that ranks have to end before SIGKILL (5)");
   app.prefix_command();
 }
 

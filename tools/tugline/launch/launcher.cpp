@@ -22,6 +22,7 @@
 #include "launch/output.h"
 #include "launch/signals.h"
 #include "launch/spawn.h"
+#include "launch/terminal.h"
 #include "tugline/error.h"
 
 namespace tugline::cli {
@@ -31,6 +32,7 @@ using Clock = std::chrono::steady_clock;
 
 struct Rank {
   pid_t pid = 0;
+  bool own_group = true;
   std::optional<RankEnd> end;
   std::unique_ptr<LineSource> output;
   std::unique_ptr<LineSource> error;
@@ -85,13 +87,16 @@ class Launcher {
     DescriptorRoom room(request_.ranks);
     auto null_in = open_null(O_RDONLY);
     std::vector<Spawned> starting;  // several at a time: each takes a descriptor until its program runs
-    bool use_input = ::isatty(0) == 0;
     for (int r = 0; r < request_.ranks; ++r) {
       SpawnRequest spawning{.program = request_.program,
                             .arguments = request_.arguments,
                             .environment = request_.environment(r)};
-      spawning.standard_input = r == 0 && use_input ? 0 : null_in.get();
+      const bool reads = r == 0 && (terminal_.is_ours() || ::isatty(STDIN_FILENO) == 0);
+      spawning.standard_input = reads ? STDIN_FILENO : null_in.get();
+      // Only the terminal's foreground group can read it.
+      spawning.own_group = r != 0 || !terminal_.is_ours();
       Rank rank;
+      rank.own_group = spawning.own_group;
       base::UniqueFd out;
       base::UniqueFd err;
       if (request_.prefix == Prefix::rank) {
@@ -157,7 +162,7 @@ class Launcher {
       throw Error(ErrorCode::system, "cannot wait for the ranks", "report it with the errno",
                   {.native_code = errno});
     }
-    while (int signal = signals_.take()) handle(signal);
+    for (Signal signal = signals_.take(); signal.number != 0; signal = signals_.take()) handle(signal);
     if (kill_at_ && Clock::now() >= *kill_at_) {
       signal_all(SIGKILL);
       kill_now_ = true;
@@ -180,43 +185,57 @@ class Launcher {
     return static_cast<int>(std::max<std::int64_t>(left, 0));
   }
 
-  void handle(int signal) {
-    if (signal == SIGCHLD) {
+  void handle(Signal signal) {
+    if (signal.number == SIGCHLD) {
       reap();
       return;
     }
-    if (signal == SIGTSTP) {
-      suspend();
+    if (signal.number == SIGTSTP || signal.number == SIGTTIN) {
+      suspend(signal);
       return;
     }
-    stop_signal_ = signal;
+    stop_signal_ = signal.number;
     if (stopping_) {
       signal_all(SIGKILL);  // asked twice: no more patience
       kill_now_ = true;
     } else {
-      stop();
+      stop(signal);
     }
   }
 
-  /// Ctrl-Z reaches this process's group only, and the ranks have groups of their own.
-  void suspend() {
-    signal_all(SIGSTOP);
-    ::raise(SIGSTOP);
+  /// The terminal's signals reach this process's group only, and most ranks have groups of their own. The
+  /// stop is a process's own affair there: it may have a screen to put in order first.
+  void suspend(Signal signal) {
+    signal_all(SIGSTOP, signal.from_terminal);
+    signals_.obey(signal.from_terminal ? signal.number : SIGSTOP);
     signal_all(SIGCONT);
   }
 
-  void stop() {
+  /// Every rank gets the signal by which the job ends, once.
+  void stop(Signal signal = {SIGTERM, false}) {
     stopping_ = true;
-    signal_all(SIGTERM);
-    signal_all(SIGCONT);  // a stopped process takes SIGTERM only when it goes on
+    signal_all(signal.number, signal.from_terminal);
+    signal_all(SIGCONT);  // a stopped process takes it only when it goes on
     kill_at_ = Clock::now() + request_.grace;
   }
 
-  void signal_all(int signal) {
+  /// With `group_has_it` to those only that are not in this process's group.
+  void signal_all(int signal, bool group_has_it = false) {
     for (const auto& rank : ranks_) {
       // Once the leader is reaped its number may belong to somebody else; end_tree() gets what it left.
-      if (!rank.end) ::kill(-rank.pid, signal);
+      if (rank.end) continue;
+      if (rank.own_group) {
+        ::kill(-rank.pid, signal);
+      } else if (!group_has_it) {
+        signal_beside(rank.pid, signal);
+      }
     }
+  }
+
+  /// To the rank in this process's group, which holds others too: this process, and those of its pipeline.
+  void signal_beside(pid_t rank, int signal) {
+    for (const pid_t pid : descendants(request_.broker))
+      if (pid == rank || ::getpgid(pid) == ::getpgrp()) ::kill(pid, signal);
   }
 
   void reap_ranks() {
@@ -227,6 +246,7 @@ class Launcher {
       if (WIFSIGNALED(status)) end.signal = WTERMSIG(status);
       if (WIFEXITED(status)) end.exit_code = WEXITSTATUS(status);
       rank.end = end;
+      if (end.signal != 0 && !rank.own_group) terminal_.restore();
       if (request_.on_end) request_.on_end(end);
       for (auto* source : {rank.output.get(), rank.error.get()}) {
         while (source != nullptr && source->read_some()) {
@@ -276,7 +296,8 @@ class Launcher {
         // The end of children is told by SIGCHLD; grandchildren come to this process only after it, untold.
         pollfd signal{signals_.descriptor(), POLLIN, 0};
         if (!tree_ended_) ::poll(&signal, 1, 10);
-        while (int came = signals_.take()) kill_now_ = kill_now_ || (came != SIGCHLD && came != SIGTSTP);
+        for (int came = signals_.take().number; came != 0; came = signals_.take().number)
+          kill_now_ = kill_now_ || came == SIGINT || came == SIGTERM || came == SIGHUP;
       }
     } catch (const std::exception& error) {
       error_sink_->add(fmt::format("{}\n", error.what()));
@@ -293,6 +314,7 @@ class Launcher {
   }
 
   const LaunchRequest& request_;
+  const Terminal terminal_;
   Signals signals_;
   Sink output_;
   Sink error_;

@@ -12,7 +12,7 @@ namespace tugline::cli {
 Signals::Signals() {
   sigset_t set;
   sigemptyset(&set);
-  for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGCHLD}) {
+  for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGTTIN, SIGCHLD}) {
     struct sigaction before {};
     // Who runs it under nohup, or in the background of a script, wants these ignored; blocked they would
     // come.
@@ -34,9 +34,19 @@ Signals::~Signals() {
   pthread_sigmask(SIG_SETMASK, &before_, nullptr);
 }
 
-int Signals::take() noexcept {
+Signal Signals::take() noexcept {
   signalfd_siginfo info{};
-  return ::read(descriptor_.get(), &info, sizeof info) == sizeof info ? static_cast<int>(info.ssi_signo) : 0;
+  if (::read(descriptor_.get(), &info, sizeof info) != sizeof info) return {};
+  return {static_cast<int>(info.ssi_signo), info.ssi_code == SI_KERNEL};
+}
+
+void Signals::obey(int number) const noexcept {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, number);
+  ::raise(number);
+  pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
 }
 
 }  // namespace tugline::cli

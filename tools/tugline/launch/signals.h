@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// SIGINT, SIGTERM, SIGHUP, SIGTSTP and SIGCHLD as something to poll.
+// SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGTTIN and SIGCHLD as something to poll.
 #pragma once
 
 #include <csignal>
@@ -7,6 +7,11 @@
 #include "base/unique_fd.h"
 
 namespace tugline::cli {
+
+struct Signal {
+  int number = 0;              ///< 0: none
+  bool from_terminal = false;  ///< the kernel sent it to the whole foreground process group
+};
 
 /// Blocks these signals for the calling thread while it lives, and ignores SIGPIPE.
 class Signals {
@@ -16,8 +21,11 @@ class Signals {
   Signals(const Signals&) = delete;
   Signals& operator=(const Signals&) = delete;
   int descriptor() const noexcept { return descriptor_.get(); }
-  /// The next signal that has come, 0 if none. Never blocks.
-  int take() noexcept;
+  /// The next signal that has come, if any. Never blocks.
+  Signal take() noexcept;
+  /// Does to this process what the signal, one of those above, would do if it were not blocked: a stop, but
+  /// not in a group without a shell that could continue it.
+  void obey(int number) const noexcept;
 
  private:
   base::UniqueFd descriptor_;

@@ -34,7 +34,7 @@ std::vector<char*> pointers(const std::vector<std::string>& strings) {
     [[maybe_unused]] auto written = ::write(report, &code, sizeof code);
     ::_exit(127);
   };
-  ::setpgid(0, 0);
+  if (request.own_group) ::setpgid(0, 0);
   if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) fail();
   if (::getppid() != parent) ::_exit(127);  // it died before the line above
   if (request.cpu >= 0) {
@@ -79,7 +79,7 @@ Spawned::Spawned(const SpawnRequest& request) : program_(request.program) {
   }
   if (pid_ == 0) become(request, argv.data(), envp.data(), parent, writing.get());
   // Both sides do it, so that it holds for whoever comes first; EACCES: the child has already run execve.
-  ::setpgid(pid_, pid_);
+  if (request.own_group) ::setpgid(pid_, pid_);
 }
 
 void Spawned::confirm() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starts one process of a job: own process group, dies with its parent, clean signal state.
+// Starts one process of a job: its process group, dies with its parent, clean signal state.
 #pragma once
 
 #include <sys/resource.h>
@@ -22,13 +22,14 @@ struct SpawnRequest {
   int standard_error = -1;
   std::optional<rlimit> descriptors;  ///< limit of open descriptors; none: the parent's
   int cpu = -1;                       ///< -1: wherever the parent may run
+  bool own_group = true;              ///< leads a process group; else it stays in the parent's
 };
 
 /// A process that has been forked and is on its way to its program.
 class Spawned {
  public:
-  /// Forks. The child leads its own process group, gets SIGKILL if the calling thread ends, and takes over
-  /// the limits, masks and signals that are ignored here, but SIGPIPE and SIGXFSZ, which become the default.
+  /// Forks. The child gets SIGKILL if the calling thread ends, and takes over the limits, masks and signals
+  /// that are ignored here, but SIGPIPE and SIGXFSZ, which become the default.
   /// Throws Error{system}.
   explicit Spawned(const SpawnRequest& request);
   pid_t pid() const noexcept { return pid_; }
