@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Buffers: memory that the library allocates and the broker holds.
+// Buffers: memory that the library allocates and the broker holds, and memory of the user that is registered.
 #pragma once
 
 #include <cstddef>
@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "tugline/device.h"
 #include "tugline/export.h"
@@ -23,6 +24,14 @@ TUGLINE_EXPORT std::size_t bytes_of(std::size_t count, std::size_t element_bytes
 class TUGLINE_EXPORT SharedAllocation {
  public:
   virtual ~SharedAllocation();
+  virtual void* data() const noexcept = 0;
+  virtual std::size_t bytes() const noexcept = 0;
+};
+
+/// Pages of the user's that are those of a shared segment for as long as this lives; see RegisteredMemory.
+class TUGLINE_EXPORT Registration {
+ public:
+  virtual ~Registration();
   virtual void* data() const noexcept = 0;
   virtual std::size_t bytes() const noexcept = 0;
 };
@@ -56,6 +65,24 @@ class Buffer {
  private:
   std::shared_ptr<memory::SharedAllocation> allocation_;
   std::size_t count_;
+};
+
+/// Memory of the user's that others can reach, as Job::register_memory() made it. Movable. Destroying it, or
+/// deregister(), ends that: the memory becomes private again with the contents it then has. No operation may
+/// be using it, and it must still be there; nothing is thrown, and where memory is too short for the way back
+/// the contents stay where they are, with one warning.
+class RegisteredMemory {
+ public:
+  RegisteredMemory() noexcept = default;
+  explicit RegisteredMemory(std::unique_ptr<memory::Registration> registration) noexcept
+      : registration_(std::move(registration)) {}
+  explicit operator bool() const noexcept { return registration_ != nullptr; }
+  void* data() const noexcept { return registration_ ? registration_->data() : nullptr; }
+  std::size_t bytes() const noexcept { return registration_ ? registration_->bytes() : 0; }
+  void deregister() noexcept { registration_.reset(); }
+
+ private:
+  std::unique_ptr<memory::Registration> registration_;
 };
 
 struct NamedBufferOptions {

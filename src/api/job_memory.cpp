@@ -4,6 +4,7 @@
 #include "memory/allocation.h"
 #include "memory/named_memory.h"
 #include "memory/pool.h"
+#include "memory/registration.h"
 #include "tugline/job.h"
 
 namespace tugline {
@@ -11,6 +12,11 @@ namespace tugline {
 std::shared_ptr<memory::SharedAllocation> Job::allocate_bytes(std::size_t bytes) {
   api::require_member(state_.get(), "allocate()");
   return memory::allocate(state_->client, bytes);
+}
+
+RegisteredMemory Job::register_memory(void* address, std::size_t bytes) {
+  api::require_member(state_.get(), "register_memory()");
+  return RegisteredMemory(memory::register_memory(state_->client, address, bytes));
 }
 
 MemoryPool& Job::pool() {

@@ -51,6 +51,9 @@ struct Settings {
   // Shared memory that the broker lets a member or a job deposit; 0: as much as there is.
   std::uint64_t member_limit_bytes = 0;
   std::uint64_t job_limit_bytes = 0;
+  // Others' memory that a member keeps mapped; 0: no limit.
+  std::uint64_t import_limit_bytes = 0;
+  std::uint32_t import_limit_mappings = 1024;
   // Machine.
   std::uint32_t host_devices = 1;
   std::string kernel;

@@ -51,7 +51,8 @@ const SettingRow kRows[] = {
      "On: no rank leaves an operation before it has seen that all ranks make the same call. Off: calls are "
      "compared only by ranks that wait for each other anyway, so that some differences are no error."},
     {"zero_copy", &Settings::zero_copy, "", "",
-     "Reach the others' buffers directly where all of them are memory of the library (Job::allocate)."},
+     "Reach the others' buffers directly where all of them are memory of the library (Job::allocate) or "
+     "registered (Job::register_memory)."},
     {"deterministic", &Settings::deterministic, "", "",
      "Keep to plans of one reduction order, so that results are bit-identical from run to run."},
     {"plan", &Settings::plan, "", "chosen by size",
@@ -63,6 +64,18 @@ const SettingRow kRows[] = {
      "Shared memory that one member may deposit with the broker; 0 is no limit.", 0, kTwoToThe40},
     {"job_limit_bytes", &Settings::job_limit_bytes, "bytes", "",
      "Shared memory that all members of a job may deposit with its broker; 0 is no limit.", 0, kTwoToThe40},
+    {"import_limit_bytes", &Settings::import_limit_bytes, "bytes", "",
+     "Memory of other ranks that a rank keeps mapped for collectives that reach it directly; what is beyond "
+     "is "
+     "unmapped, the longest unused first. The buffers of one operation have to fit: those of all its ranks. "
+     "0 "
+     "is no limit.",
+     0, kTwoToThe40},
+    {"import_limit_mappings", &Settings::import_limit_mappings, "", "",
+     "The same as a number of mappings: one per buffer that another rank has allocated or registered. 0 is "
+     "no "
+     "limit.",
+     0, 65536},
     {"host_devices", &Settings::host_devices, "", "", "Number of host devices in this process.", 1, 64},
     {"kernel", &Settings::kernel, "", "the running kernel",
      "Behave as on this older Linux kernel, 5.10 or newer: features that are newer are not used."},

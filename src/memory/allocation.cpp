@@ -43,18 +43,6 @@ std::string limit_text(std::uint64_t bytes) {
   return bytes == 0 ? "no limit" : fmt::format("a limit of {}", bytes);
 }
 
-/// What was asked, what is in use, and the limits; the reason as it was found.
-[[noreturn]] void throw_out_of_memory(broker::Client& client, std::size_t bytes, const Error& error) {
-  const auto usage = client.usage(client.member());
-  auto context = error.context();
-  context.rank = client.rank();
-  throw Error(ErrorCode::out_of_memory, error.remedy(),
-              fmt::format("{} bytes were asked by rank {}, which has {} ({}) in a job that has {} ({}); {}",
-                          bytes, client.rank(), usage.member_bytes(), limit_text(usage.member_limit_bytes),
-                          usage.job_bytes, limit_text(usage.job_limit_bytes), error.what_failed()),
-              error.what_to_do(), std::move(context));
-}
-
 }  // namespace
 
 SharedAllocation::~SharedAllocation() = default;
@@ -74,22 +62,28 @@ SegmentReference::~SegmentReference() {
   client_->give_back(id_);
 }
 
+void throw_out_of_memory(broker::Client& client, std::size_t bytes, const Error& error) {
+  const auto usage = client.usage(client.member());
+  auto context = error.context();
+  context.rank = client.rank();
+  throw Error(ErrorCode::out_of_memory, error.remedy(),
+              fmt::format("{} bytes were asked by rank {}, which has {} ({}) in a job that has {} ({}); {}",
+                          bytes, client.rank(), usage.member_bytes(), limit_text(usage.member_limit_bytes),
+                          usage.job_bytes, limit_text(usage.job_limit_bytes), error.what_failed()),
+              error.what_to_do(), std::move(context));
+}
+
+void relieve(const std::shared_ptr<broker::Client>& client, std::size_t bytes, const Error& error) {
+  if (MemberMemory::of(client)->relieve() == 0) throw_out_of_memory(*client, bytes, error);
+}
+
 std::shared_ptr<SharedAllocation> allocate(std::shared_ptr<broker::Client> client, std::size_t bytes) {
   if (bytes == 0)
     throw Error(ErrorCode::invalid_argument, "0 bytes of shared memory were asked",
                 "ask for at least one element", {.operation = "allocate", .rank = client->rank()});
-  try {
+  return with_relief(client, bytes, [&]() -> std::shared_ptr<SharedAllocation> {
     return std::make_shared<HostAllocation>(client, bytes);
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::out_of_memory) throw;
-    if (MemberMemory::of(client)->relieve() == 0) throw_out_of_memory(*client, bytes, error);
-  }
-  try {
-    return std::make_shared<HostAllocation>(client, bytes);
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::out_of_memory) throw;
-    throw_out_of_memory(*client, bytes, error);
-  }
+  });
 }
 
 }  // namespace tugline::memory

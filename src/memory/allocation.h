@@ -9,6 +9,7 @@
 #include "base/shared_memory.h"
 #include "broker/client.h"
 #include "tugline/buffer.h"
+#include "tugline/error.h"
 
 namespace tugline::memory {
 
@@ -29,6 +30,28 @@ class SegmentReference {
   std::shared_ptr<broker::Client> client_;
   broker::SegmentId id_;
 };
+
+/// `error` is out_of_memory: gives back what pools and imports of the member do not use. Where there is
+/// nothing, throws it with `bytes`, which were asked, what is in use and the limits.
+void relieve(const std::shared_ptr<broker::Client>& client, std::size_t bytes, const Error& error);
+[[noreturn]] void throw_out_of_memory(broker::Client& client, std::size_t bytes, const Error& error);
+
+/// What `make` returns; it is called once more where memory was short and some could be given back.
+template <class Make>
+auto with_relief(const std::shared_ptr<broker::Client>& client, std::size_t bytes, Make make) {
+  try {
+    return make();
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::out_of_memory) throw;
+    relieve(client, bytes, error);
+  }
+  try {
+    return make();
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::out_of_memory) throw;
+    throw_out_of_memory(*client, bytes, error);
+  }
+}
 
 /// Makes an anonymous segment of `bytes`, zeroed, its pages resident and charged to this process. Keeps no
 /// descriptor. Blocks for the kernel to clear the pages (about 0.2 s per GiB). Where memory is short, gives

@@ -10,6 +10,7 @@
 
 #include "base/kernel.h"
 #include "base/log.h"
+#include "base/settings.h"
 #include "memory/allocation.h"
 #include "tugline/error.h"
 
@@ -77,6 +78,10 @@ std::uint64_t ImportLease::bytes() const noexcept {
 }
 base::Access ImportLease::access() const noexcept {
   return import_->access();
+}
+
+ImportLimits ImportLimits::from_settings() {
+  return {base::settings().import_limit_mappings, base::settings().import_limit_bytes};
 }
 
 ImportCache::ImportCache(std::shared_ptr<broker::Client> client, ImportLimits limits)
@@ -157,7 +162,7 @@ void ImportCache::throw_full(broker::SegmentId id, std::uint64_t bytes) const {
                   "are in place and leased",
                   id, bytes, counters_->mappings.load(std::memory_order_relaxed), limits_.mappings,
                   counters_->bytes.load(std::memory_order_relaxed), limits_.bytes),
-      "use fewer buffers at once, or raise the bounds of the imports",
+      "use fewer buffers at once, or raise TUGLINE_IMPORT_LIMIT_MAPPINGS and TUGLINE_IMPORT_LIMIT_BYTES",
       {.operation = "import segment", .rank = client_->rank()});
 }
 

@@ -41,8 +41,10 @@ class ImportLease {
 
 /// Bounds; 0: none.
 struct ImportLimits {
-  std::uint64_t mappings = 1024;
+  std::uint64_t mappings = 0;
   std::uint64_t bytes = 0;
+  /// As set: import_limit_mappings, import_limit_bytes.
+  static ImportLimits from_settings();
 };
 
 struct ImportStatistics {
@@ -62,7 +64,8 @@ struct ImportStatistics {
 /// asking the broker, which knows it no more, and ids are not used twice.
 class ImportCache {
  public:
-  explicit ImportCache(std::shared_ptr<broker::Client> client, ImportLimits limits = {});
+  explicit ImportCache(std::shared_ptr<broker::Client> client,
+                       ImportLimits limits = ImportLimits::from_settings());
   ~ImportCache();
   ImportCache(const ImportCache&) = delete;
   ImportCache& operator=(const ImportCache&) = delete;

@@ -88,6 +88,9 @@ INSTANTIATE_TEST_SUITE_P(
         Form{"all_reduce", {"--np", "2", "--stream", "-b", "0", "-e", "64K", "-f", "16"}, 5},
         Form{"all_reduce", {"--np", "2", "-G", "2", "-b", "0", "-e", "64K", "-f", "16"}, 5},
         Form{"all_reduce", {"--np", "2", "-R", "1", "--bind", "core", "-b", "0", "-e", "64K", "-f", "16"}, 5},
+        Form{"all_reduce",
+             {"--np", "2", "--buffers", "library", "--offset", "1", "-b", "0", "-e", "64K", "-f", "16"},
+             5},
         Form{"all_reduce", {"--np", "1", "-b", "1K", "-e", "3K", "-i", "1K"}, 3}));
 
 TEST(Bench, RunsUnderRunToo) {

@@ -57,7 +57,7 @@ TEST(Parse, BenchTakesTheFlagsOfNcclTests) {
   EXPECT_EQ(bench.types, std::vector{DataType::f16});
   EXPECT_EQ(bench.operators.size(), static_cast<std::size_t>(kReduceOpCount));
   EXPECT_EQ(bench.graph_replays, 3);
-  EXPECT_EQ(bench.buffers, BufferKind::library);
+  EXPECT_EQ(bench.buffers, BufferKind::registered);
   EXPECT_EQ(std::get<BenchOptions>(parsed({"bench", "alltoall", "-b", "4G"})).end_bytes,
             std::uint64_t{4} << 30U);
 }
@@ -118,6 +118,9 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{{"bench", "all_reduce", "--batch", "-1"}, "-1"},
         Refused{{"bench", "all_reduce", "--np", "0"}, "\"0\""},
         Refused{{"bench", "all_reduce", "-R", "2"}, "\"2\""},
+        Refused{{"bench", "all_reduce", "-R", "1", "--buffers", "library"}, "--buffers"},
+        Refused{{"bench", "all_reduce", "--buffers", "plain"}, "private, library, registered"},
+        Refused{{"bench", "all_reduce", "--offset", "4096"}, "from 0 to 4095"},
         Refused{{"plan", "--check", ""}, "--check: its value is empty"},
         Refused{{"plan", "--check", "f", "--np", "2"}, "--check"},
         Refused{{"plan", "all_reduce", "--builder", "star"}, "one_shot_packet"},

@@ -39,7 +39,7 @@ struct RunOptions {
 enum class RankKind : std::uint8_t { processes, threads };
 enum class CallForm : std::uint8_t { blocking, stream };
 enum class CheckedPlan : std::uint8_t { required, unchecked };
-enum class BufferKind : std::uint8_t { plain, library };
+enum class BufferKind : std::uint8_t { private_memory, library, registered };
 
 struct BenchOptions {
   core::Collective collective = core::Collective::all_reduce;
@@ -56,7 +56,8 @@ struct BenchOptions {
   int root = 0;
   int graph_replays = 0;  ///< 0: no graph
   CallForm form = CallForm::blocking;
-  BufferKind buffers = BufferKind::plain;
+  BufferKind buffers = BufferKind::private_memory;
+  std::uint64_t offset_bytes = 0;     ///< of the buffers' begin from a page's
   std::optional<int> ranks;           ///< none: as launched, else 2
   std::optional<int> launcher_cores;  ///< given to the ranks that bench itself starts: cores of the launcher
   RankKind rank_kind = RankKind::processes;

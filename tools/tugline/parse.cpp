@@ -91,11 +91,11 @@ void add_list(CLI::App& app, const std::string& names, std::vector<T>& target, i
 }
 
 template <class E>
-void add_choice(CLI::App& app, const std::string& names, E& target,
-                std::vector<std::pair<std::string, E>> choices, const std::string& help) {
+CLI::Option* add_choice(CLI::App& app, const std::string& names, E& target,
+                        std::vector<std::pair<std::string, E>> choices, const std::string& help) {
   std::string expected = "one of";
   for (std::size_t i = 0; i < choices.size(); ++i) expected += (i == 0 ? " " : ", ") + choices[i].first;
-  add_value(
+  return add_value(
       app, names, target,
       [choices = std::move(choices)](const std::string& text) -> std::optional<E> {
         for (const auto& [name, value] : choices) {
@@ -187,8 +187,17 @@ void describe_bench(CLI::App& app, BenchOptions& o) {
   add_list(app, "-d,--datatype", o.types, kDataTypeCount, parse_type, kTypes, "type, or all (f32)");
   add_list(app, "-o,--op", o.operators, kReduceOpCount, parse_operator, kOperators, "operator, or all (sum)");
   add_number(app, "-r,--root", o.root, 0, kMaxRanks - 1, "root of broadcast, reduce, gather, scatter (0)");
-  add_choice(app, "-R,--local_register", o.buffers, {{"0", BufferKind::plain}, {"1", BufferKind::library}},
-             "1: buffers allocated by the library (zero-copy), 0: plain ones (0)");
+  auto* buffers = add_choice(app, "--buffers", o.buffers,
+                             {{"private", BufferKind::private_memory},
+                              {"library", BufferKind::library},
+                              {"registered", BufferKind::registered}},
+                             "private: memory of this process alone, library: allocated by the library, "
+                             "registered: private memory that is registered (private)");
+  add_choice(app, "-R,--local_register", o.buffers,
+             {{"0", BufferKind::private_memory}, {"1", BufferKind::registered}},
+             "1: as --buffers registered, 0: as --buffers private (0)")
+      ->excludes(buffers);
+  add_number(app, "--offset", o.offset_bytes, 0, 4095, "bytes from the start of a page to the buffers (0)");
   add_number(app, "-G,--cudagraph", o.graph_replays, 0, 1'000'000,
              "capture -n operations in a graph and replay it so many times (0: no graph)");
   app.add_flag_callback(

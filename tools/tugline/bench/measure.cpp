@@ -2,6 +2,7 @@
 #include "bench/measure.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -26,31 +27,41 @@ namespace {
 constexpr std::size_t kGuardBytes = 64;
 constexpr std::byte kGuard{0xA5};
 
-/// A buffer of the kind that the bench asks for.
+/// A buffer of the kind and alignment that the bench asks for.
 class Area {
  public:
-  Area(Job& job, BufferKind kind, std::uint64_t bytes) : bytes_(bytes + kGuardBytes) {
-    if (kind == BufferKind::library) {
+  Area(Job& job, const BenchOptions& options, std::uint64_t bytes)
+      : offset_(options.offset_bytes), bytes_(whole_pages(offset_ + bytes + kGuardBytes)) {
+    if (options.buffers == BufferKind::library) {
       owner_.emplace(job.allocate<std::uint8_t>(bytes_));
-      data_ = reinterpret_cast<std::byte*>(owner_->data());
+      begin_ = reinterpret_cast<std::byte*>(owner_->data());
     } else {
       device_ = &job.device();
-      data_ = static_cast<std::byte*>(device_->allocate(bytes_));
+      begin_ = static_cast<std::byte*>(device_->allocate(bytes_));
     }
-    std::memset(data_, 0, bytes_);
+    std::memset(begin_, 0, bytes_);
+    if (options.buffers == BufferKind::registered) registered_ = job.register_memory(begin_, bytes_);
   }
   ~Area() {
-    if (device_ != nullptr) device_->deallocate(data_, bytes_);
+    registered_.deregister();
+    if (device_ != nullptr) device_->deallocate(begin_, bytes_);
   }
   Area(const Area&) = delete;
   Area& operator=(const Area&) = delete;
-  std::byte* data() const noexcept { return data_; }
+  std::byte* data() const noexcept { return begin_ + offset_; }
 
  private:
+  static std::size_t whole_pages(std::size_t bytes) {
+    const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+    return (bytes + page - 1) / page * page;
+  }
+
+  std::size_t offset_;
   std::size_t bytes_;
-  std::byte* data_ = nullptr;
+  std::byte* begin_ = nullptr;
   Device* device_ = nullptr;
   std::optional<Buffer<std::uint8_t>> owner_;
+  RegisteredMemory registered_;
 };
 
 /// Up to here operations are timed many at a time, the writing of their inputs included.
@@ -72,8 +83,8 @@ class Bench {
       : options_(options),
         world_(job.communicator()),
         stream_(job.device().stream()),
-        first_(job, options.buffers, largest(options, plan)),
-        second_(job, options.buffers, largest(options, plan)) {
+        first_(job, options, largest(options, plan)),
+        second_(job, options, largest(options, plan)) {
     if (!plan) return;
     form_ = plan->in_place ? Place::in_place : Place::out_of_place;
     comm::force_plan(world_, *plan,

@@ -37,7 +37,15 @@ std::string_view form_of(const BenchOptions& options) {
 }
 
 std::string_view buffers_of(const BenchOptions& options) {
-  return options.buffers == BufferKind::library ? "library" : "plain";
+  switch (options.buffers) {
+    case BufferKind::private_memory:
+      return "private";
+    case BufferKind::library:
+      return "library";
+    case BufferKind::registered:
+      return "registered";
+  }
+  return "";
 }
 
 /// Four significant digits, as far as they fit.
