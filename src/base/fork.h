@@ -17,4 +17,8 @@ inline std::uint32_t fork_count() noexcept {
   return detail::forks.load(std::memory_order_relaxed);
 }
 
+/// A random number that no other process has, not 0; forked children and clones that share no memory get
+/// their own. One load after the first call. Throws Error{out_of_memory} or Error{system}.
+std::uint64_t process_identity();
+
 }  // namespace tugline::base

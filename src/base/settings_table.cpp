@@ -52,7 +52,7 @@ const SettingRow kRows[] = {
      "compared only by ranks that wait for each other anyway, so that some differences are no error."},
     {"zero_copy", &Settings::zero_copy, "", "",
      "Reach the others' buffers directly where all of them are memory of the library (Job::allocate) or "
-     "registered (Job::register_memory)."},
+     "registered (Job::register_memory), or all ranks are threads of one process."},
     {"deterministic", &Settings::deterministic, "", "",
      "Keep to plans of one reduction order, so that results are bit-identical from run to run."},
     {"plan", &Settings::plan, "", "chosen by size",

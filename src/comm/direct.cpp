@@ -33,35 +33,79 @@ Touched touched(const Call& call, std::uint32_t rank) noexcept {
   }
 }
 
+std::uint64_t word_of(const void* address) noexcept {
+  return reinterpret_cast<std::uintptr_t>(address);
+}
+std::byte* address_of(const std::atomic<std::uint64_t>& word) noexcept {
+  return reinterpret_cast<std::byte*>(word.load(std::memory_order_relaxed));
+}
+
 }  // namespace
 
-std::optional<Offer> make_offer(const Call& call, std::uint32_t rank, std::uint32_t ranks,
-                                const memory::Windows& windows) noexcept {
+Offer make_offer(const Call& call, std::uint32_t rank, std::uint32_t ranks, const memory::Windows& windows,
+                 bool one_process) noexcept {
   const Touched needs = touched(call, rank);
-  Offer offer;
+  const Offer otherwise{one_process ? Offer::Reach::threads : Offer::Reach::none, {}, {}};
+  Offer offer{Offer::Reach::everyone, {}, {}};
   if (needs.send) {
     const auto found = windows.find(call.send, call.input_bytes(rank, ranks));
-    if (!found) return std::nullopt;
+    if (!found) return otherwise;
     offer.send = *found;
   }
   if (needs.recv) {
     const auto found = windows.find(call.recv, call.output_bytes(rank, ranks));
-    if (!found) return std::nullopt;
+    if (!found) return otherwise;
     offer.recv = *found;
   }
   return offer;
 }
 
+void publish_offer(const Epoch& epoch, std::uint64_t sequence, const Call& call, const Offer& offer,
+                   std::uint64_t process) noexcept {
+  auto& line = epoch.bank.offer(epoch.rank, sequence);
+  const auto put = [](std::atomic<std::uint64_t>& to, std::uint64_t value) {
+    to.store(value, std::memory_order_relaxed);
+  };
+  put(line.reach, static_cast<std::uint64_t>(offer.reach));
+  if (offer.reach == Offer::Reach::none) return;
+  put(line.send_segment, offer.send.segment);
+  put(line.send_offset, offer.send.offset);
+  put(line.recv_segment, offer.recv.segment);
+  put(line.recv_offset, offer.recv.offset);
+  put(line.process, process);
+  put(line.send_address, word_of(call.send));
+  put(line.recv_address, word_of(call.recv));
+  offer_to_threads(buffers_of(call));
+}
+
+Offer::Reach common_reach(const Epoch& epoch, std::uint64_t sequence) noexcept {
+  const auto process = epoch.bank.offer(epoch.rank, sequence).process.load(std::memory_order_relaxed);
+  bool by_address = true;
+  bool by_segment = true;
+  for (std::uint32_t rank = 0; rank < epoch.size; ++rank) {
+    const auto& line = epoch.bank.offer(rank, sequence);
+    const auto reach = static_cast<Offer::Reach>(line.reach.load(std::memory_order_relaxed));
+    if (reach == Offer::Reach::none) return reach;
+    by_address = by_address && line.process.load(std::memory_order_relaxed) == process;
+    by_segment = by_segment && reach == Offer::Reach::everyone;
+  }
+  if (by_address) return Offer::Reach::threads;
+  return by_segment ? Offer::Reach::everyone : Offer::Reach::none;
+}
+
 PeerBuffers::PeerBuffers(const Epoch& epoch, std::uint64_t sequence, const Call& call,
-                         memory::ImportCache& imports)
+                         Offer::Reach reach_of_all, memory::ImportCache& imports)
     : buffers_(epoch.size) {
   for (std::uint32_t rank = 0; rank < epoch.size; ++rank) {
     if (rank == epoch.rank) {
-      buffers_[rank] = {static_cast<std::byte*>(const_cast<void*>(call.send)),
-                        static_cast<std::byte*>(call.recv)};
+      buffers_[rank] = buffers_of(call);
       continue;
     }
     const auto& line = epoch.bank.offer(rank, sequence);
+    if (reach_of_all == Offer::Reach::threads) {
+      buffers_[rank] = {address_of(line.send_address), address_of(line.recv_address)};
+      continue;
+    }
     const auto word = [](const std::atomic<std::uint64_t>& from) {
       return from.load(std::memory_order_relaxed);
     };

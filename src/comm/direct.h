@@ -3,19 +3,21 @@
 // reaching.
 //
 // Every rank publishes with its descriptor whether all that a direct plan touches of it lies in memory that
-// others can map (an offer), and where. A rank that offers waits for everybody's descriptor before its first
-// step; when all offer, all run the direct plan, else all run the plan they would have run anyway. A rank
-// that does not offer need not wait, for it knows the answer.
+// others can map, or in the process that all of them are threads of (an offer), and where. A rank that offers
+// waits for everybody's descriptor before its first step; when all offer, all run the direct plan, else all
+// run the plan they would have run anyway. A rank that does not offer need not wait, for it knows the answer.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "comm/call.h"
 #include "comm/epoch.h"
+#include "comm/visit.h"
 #include "core/plan/plan.h"
 #include "memory/import_cache.h"
 #include "memory/window.h"
@@ -28,36 +30,50 @@ inline constexpr std::uint64_t kDirectFromBytes = 4 << 10;
 
 /// Where others can reach this rank's buffers; segment 0 where they need not.
 struct Offer {
+  enum class Reach : std::uint64_t {
+    none,
+    threads,   ///< by address, for threads of this process only
+    everyone,  ///< by segment, for these too
+  };
+  Reach reach = Reach::none;
   memory::Window send;
   memory::Window recv;
 };
 
-/// The offer of `rank`; none when something that others would touch lies in memory of this process alone.
-std::optional<Offer> make_offer(const Call& call, std::uint32_t rank, std::uint32_t ranks,
-                                const memory::Windows& windows) noexcept;
+/// The offer of `rank`, by segment where that can be. `one_process`: all ranks are threads of this one.
+Offer make_offer(const Call& call, std::uint32_t rank, std::uint32_t ranks, const memory::Windows& windows,
+                 bool one_process) noexcept;
+
+/// Says for operation `sequence` what this rank offers, before its descriptor.
+void publish_offer(const Epoch& epoch, std::uint64_t sequence, const Call& call, const Offer& offer,
+                   std::uint64_t process) noexcept;
+/// How all ranks reach each other in operation `sequence`, of which all have published: the same answer
+/// everywhere. By address rather than by segment: nothing has to be mapped.
+Offer::Reach common_reach(const Epoch& epoch, std::uint64_t sequence) noexcept;
 
 /// What a run needs to go direct when everybody can.
 struct DirectOption {
-  std::optional<Offer> offer;
+  Offer offer;
   std::shared_ptr<const core::Plan> plan;  ///< the direct one; null without an offer
   memory::ImportCache* imports = nullptr;
+  std::uint64_t process = 0;  ///< this one's identity
+
+  bool offers() const noexcept { return offer.reach != Offer::Reach::none; }
 };
 
 /// The buffers of all ranks as this rank sees them. Keeps them mapped for its lifetime.
 class PeerBuffers {
  public:
-  /// Maps what the others published for operation `sequence`; all have offered. Throws as ImportCache::map,
-  /// and Error{permission_denied} for an output that can only be read here.
-  PeerBuffers(const Epoch& epoch, std::uint64_t sequence, const Call& call, memory::ImportCache& imports);
+  /// Takes, or maps, what the others published for operation `sequence`; `reach` is what all have offered.
+  /// Throws as ImportCache::map, and Error{permission_denied} for an output that can only be read here.
+  PeerBuffers(const Epoch& epoch, std::uint64_t sequence, const Call& call, Offer::Reach reach,
+              memory::ImportCache& imports);
 
   std::byte* send(std::uint32_t rank) const noexcept { return buffers_[rank].send; }
   std::byte* recv(std::uint32_t rank) const noexcept { return buffers_[rank].recv; }
+  std::span<const Buffers> all() const noexcept { return buffers_; }
 
  private:
-  struct Buffers {
-    std::byte* send = nullptr;
-    std::byte* recv = nullptr;
-  };
   std::byte* reach(memory::ImportCache& imports, std::uint64_t segment, std::uint64_t offset,
                    base::Access needed);
 

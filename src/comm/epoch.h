@@ -55,6 +55,8 @@ struct Epoch {
   std::uint32_t size;
   std::vector<std::uint32_t> originals;  ///< original rank by rank
 
+  std::optional<bool> one_process;  ///< all ranks are threads of this process; none: not all have come yet
+
   std::uint64_t sequence = 0;        ///< of the last collective operation begun here
   std::uint64_t known_finished = 0;  ///< every rank is known to have finished this many collective operations
   std::vector<std::uint64_t> pair_sent;      ///< messages sent to each rank

@@ -53,10 +53,13 @@ static_assert(sizeof(DescriptorLine) == kLine);
 /// Where a rank's buffers of an operation lie; before the descriptor, for calls of kDirectFromBytes and more.
 /// See direct.h.
 struct alignas(kLine) OfferLine {
-  std::atomic<std::uint64_t> offers;  ///< 1: others can reach the buffers below
+  std::atomic<std::uint64_t> reach;  ///< Offer::Reach
   std::atomic<std::uint64_t> send_segment, send_offset;
   std::atomic<std::uint64_t> recv_segment, recv_offset;
+  std::atomic<std::uint64_t> process;  ///< base::process_identity() of where the addresses mean something
+  std::atomic<std::uint64_t> send_address, recv_address;
 };
+static_assert(sizeof(OfferLine) == kLine);
 
 /// One packet: payload and flag in one cache line. The flag is written last, with the payload visible before
 /// it.
@@ -77,6 +80,9 @@ struct alignas(kLine) ProgressLine {
   std::atomic<std::uint64_t> finished;  ///< collective operations finished; release
   std::atomic<std::uint32_t>
       present;  ///< 1 once the rank has mapped this bank, which keeps it alive; release
+  // Operations: see visit.h.
+  std::atomic<std::uint64_t> visiting;   ///< at others' buffers of it now; 0: none
+  std::atomic<std::uint64_t> withdrawn;  ///< last of those whose buffers may not be touched any more
 };
 
 /// Progress of an ordered pair's messages, with the sender's descriptor.
@@ -180,6 +186,7 @@ struct Board {
   alignas(kLine)
       std::atomic<std::uint32_t> members[kMaxRanks];  ///< member id + 1 by original rank, 0: not here yet
   CoreSet cores[kMaxRanks];                           ///< by original rank; written before `members`
+  std::atomic<std::uint64_t> processes[kMaxRanks];    ///< base::process_identity(), likewise
   Doorbell doorbells[kMaxRanks];                      ///< by original rank
   core::AgreementBoard agreements;
 };

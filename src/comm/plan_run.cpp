@@ -43,6 +43,13 @@ PlanRun::PlanRun(Epoch& epoch, Board& board, std::shared_ptr<const core::Plan> p
   }
 }
 
+PlanRun::~PlanRun() {
+  const bool has_begun = phase_ == Phase::opening || phase_ == Phase::running;
+  if (!has_begun || !direct_ || !direct_->offers()) return;
+  if (visits_) visits_->end();
+  withdraw_from_threads(epoch_, sequence_, buffers_of(call_));
+}
+
 void PlanRun::start() {
   const auto& programs = plan_->programs[static_cast<std::size_t>(own_plan_rank())];
   check_ = base::settings().check;
@@ -95,7 +102,7 @@ bool PlanRun::may_enter() {
     if (static_cast<std::int64_t>(slowest - (sequence_ - kHalves)) < 0) return false;
   }
   if (call_.counts) publish_counts(epoch_, sequence_, *call_.counts);
-  if (direct_) publish_offer();
+  if (direct_) publish_offer(epoch_, sequence_, call_, direct_->offer, direct_->process);
   publish_descriptor(epoch_, sequence_, descriptor_);
   // Those who offer wait for this one before their first step.
   if (direct_ && anybody_sleeps(epoch_.bank.header().sleepers))
@@ -104,31 +111,18 @@ bool PlanRun::may_enter() {
   return true;
 }
 
-void PlanRun::publish_offer() const noexcept {
-  auto& line = epoch_.bank.offer(epoch_.rank, sequence_);
-  line.offers.store(direct_->offer ? 1 : 0, std::memory_order_relaxed);
-  if (!direct_->offer) return;
-  line.send_segment.store(direct_->offer->send.segment, std::memory_order_relaxed);
-  line.send_offset.store(direct_->offer->send.offset, std::memory_order_relaxed);
-  line.recv_segment.store(direct_->offer->recv.segment, std::memory_order_relaxed);
-  line.recv_offset.store(direct_->offer->recv.offset, std::memory_order_relaxed);
-}
-
 // Everybody's call has been seen: the direct plan is taken if all can be reached.
 bool PlanRun::has_opened() {
-  bool all_offer = true;
   for (; opened_ < epoch_.size; ++opened_) {
     if (opened_ == epoch_.rank) continue;
     const auto& line = epoch_.bank.descriptor(opened_, sequence_);
     if (line.sequence.load(std::memory_order_acquire) != sequence_) return false;
     if (!trusts(static_cast<std::int32_t>(opened_))) return false;
   }
-  for (std::uint32_t rank = 0; rank < epoch_.size; ++rank)
-    all_offer = all_offer && (rank == epoch_.rank ||
-                              epoch_.bank.offer(rank, sequence_).offers.load(std::memory_order_relaxed) == 1);
-  if (!all_offer) return true;
+  const auto reach = common_reach(epoch_, sequence_);
+  if (reach == Offer::Reach::none) return true;
   try {
-    peers_.emplace(epoch_, sequence_, call_, *direct_->imports);
+    peers_.emplace(epoch_, sequence_, call_, reach, *direct_->imports);
   } catch (const Error& error) {
     // A segment goes with its owner, who is in this operation: the wait will be told of the death, which is
     // what there is to say. The same for the broker's end.
@@ -136,6 +130,7 @@ bool PlanRun::has_opened() {
     if (!owner_gone_) mapping_error_ = error;
     return false;
   }
+  if (reach == Offer::Reach::threads) visits_.emplace(epoch_, sequence_, peers_->all());
   plan_ = direct_->plan;
   next_.assign(plan_->programs[static_cast<std::size_t>(own_plan_rank())].size(), 0);
   return true;
@@ -162,7 +157,7 @@ Poll PlanRun::advance() {
       blocked_ = nullptr;
       return Poll::blocked;
     }
-    phase_ = direct_ && direct_->offer ? Phase::opening : Phase::running;
+    phase_ = direct_ && direct_->offers() ? Phase::opening : Phase::running;
     progressed = true;
   }
   if (phase_ == Phase::opening) {
@@ -185,6 +180,7 @@ Poll PlanRun::advance() {
         break;
     }
   }
+  if (visits_) visits_->end();
   if (mismatch_peer_ >= 0) return Poll::blocked;
   // With the check on, a rank leaves only when it has seen that everybody makes the same call, even where it
   // needs nobody's data (a broadcast's root): no call that differs can end well anywhere.
@@ -227,6 +223,10 @@ bool PlanRun::step_ready(const core::Step& step) {
         if (!packet_is_here(peer)) return false;
       return true;
     }
+    case core::StepKind::copy:
+    case core::StepKind::put:
+    case core::StepKind::reduce:
+      return !visits_ || visits_->begin();
     default:
       return true;
   }
@@ -334,6 +334,7 @@ void PlanRun::execute(const core::Step& step) {
       take_packet(step);
       break;
     case core::StepKind::signal:
+      if (visits_) visits_->end();  // it may say that this rank is done there
       if (step.peer != core::kEveryone) {
         raise(step.peer, step.flag, step.value, true);
         break;
@@ -348,6 +349,7 @@ void PlanRun::execute(const core::Step& step) {
 
 void PlanRun::finish() {
   phase_ = Phase::finished;
+  if (visits_) visits_->finish();
   if (message_) {
     if (call_.is_send()) return;
     epoch_.bank.pair(pair_[0], pair_[1]).received_sequence.store(sequence_, std::memory_order_release);

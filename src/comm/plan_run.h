@@ -27,6 +27,11 @@ class PlanRun {
   PlanRun(Epoch& epoch, Board& board, std::shared_ptr<const core::Plan> plan, const Call& call,
           std::optional<DirectOption> direct = std::nullopt);
 
+  /// Once it has ended, well or not, no other rank touches the caller's buffers by their addresses.
+  ~PlanRun();
+  PlanRun(const PlanRun&) = delete;
+  PlanRun& operator=(const PlanRun&) = delete;
+
   /// Carries out all steps that can be. `done` once, at the end; then the operation is finished and published
   /// as such.
   Poll advance();
@@ -52,7 +57,6 @@ class PlanRun {
   void start();
   bool may_enter();
   bool has_opened();
-  void publish_offer() const noexcept;
   bool whoever_needs_it_is_present() const noexcept;
   Poll run_channel(std::size_t channel);
   bool step_ready(const core::Step& step);
@@ -103,6 +107,7 @@ class PlanRun {
   std::optional<DirectOption> direct_;
   std::uint32_t opened_ = 0;          ///< opening: descriptors of ranks below it have been seen
   std::optional<PeerBuffers> peers_;  ///< of a direct plan
+  std::optional<Visits> visits_;      ///< of a direct plan among threads
   bool owner_gone_ = false;           ///< a peer's buffer is no longer there
   std::optional<Error> mapping_error_;
   std::vector<std::uint32_t> next_;  ///< next step by channel

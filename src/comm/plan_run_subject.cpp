@@ -57,6 +57,12 @@ WaitSubject PlanRun::subject() const {
     });
     return about;
   }
+  if (visits_ && visits_->withdrawn() >= 0) {
+    about.what = "word of a rank that has ended this operation early";
+    about.peer = visits_->withdrawn();
+    about.expected = sequence_;
+    return about;
+  }
   about.peer = static_cast<std::int32_t>(epoch_rank(peer_waited_for()));
   if (blocked_->kind == core::StepKind::wait) {
     about.what = "flag";

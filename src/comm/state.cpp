@@ -8,6 +8,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "base/fork.h"
 #include "base/settings.h"
 #include "base/shared_memory.h"
 #include "comm/protocol.h"
@@ -76,6 +77,7 @@ CommunicatorState::CommunicatorState(std::shared_ptr<broker::Client> client, Dev
       identity_(std::move(identity)),
       control_(&client_->control()),
       requests_(device) {
+  if (identity_.process == 0) identity_.process = base::process_identity();
   register_for_naps();
   place_.own_core = identity_.own_core;
   waiting_decided_ = !identity_.members.empty();
@@ -103,6 +105,7 @@ std::shared_ptr<const MappedBoard> CommunicatorState::open_board(const std::stri
   auto board = std::make_shared<MappedBoard>(
       segment.id, base::Mapping(segment.descriptor.get(), sizeof(Board), base::Access::read_write));
   publish_cores(board->get());
+  board->get().processes[identity_.rank].store(identity_.process, std::memory_order_relaxed);
   board->get().members[identity_.rank].store(client_->member() + 1, std::memory_order_release);
   return board;
 }
@@ -317,19 +320,31 @@ void CommunicatorState::begin_exclusive(const Call& call) {
   }
 }
 
-std::optional<DirectOption> CommunicatorState::direct_option(const Call& call, const Epoch& epoch) {
+std::optional<DirectOption> CommunicatorState::direct_option(const Call& call, Epoch& epoch) {
   if (call.is_message() || call.bytes() < kDirectFromBytes) return std::nullopt;
   memory_->imports().drop_retired();  // what peers have freed goes, also where nothing is reached any more
   DirectOption option;
   const auto& settings = base::settings();
   const bool other_plan = forced_plan_ != nullptr || !(settings.plan.empty() || settings.plan == "direct");
   if (!settings.zero_copy || other_plan) return option;
-  option.offer = make_offer(call, epoch.rank, epoch.size, memory_->windows());
-  if (!option.offer) return option;
+  option.offer = make_offer(call, epoch.rank, epoch.size, memory_->windows(), all_in_one_process(epoch));
+  if (!option.offers()) return option;
   option.plan = plan_for(call, epoch, Reach::all_buffers);
   option.imports = &memory_->imports();
-  if (!option.plan->direct) option.offer.reset();
+  option.process = identity_.process;
+  if (!option.plan->direct) option.offer = {};
   return option;
+}
+
+bool CommunicatorState::all_in_one_process(Epoch& epoch) const noexcept {
+  if (epoch.one_process) return *epoch.one_process;
+  const auto& board = epoch.board->get();
+  for (const auto original : epoch.originals) {
+    if (board.members[original].load(std::memory_order_acquire) == 0) return false;
+    if (board.processes[original].load(std::memory_order_relaxed) != identity_.process)
+      return *(epoch.one_process = false);
+  }
+  return *(epoch.one_process = true);
 }
 
 std::shared_ptr<const core::Plan> CommunicatorState::plan_for(const Call& call, const Epoch& epoch,

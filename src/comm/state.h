@@ -28,10 +28,11 @@ namespace tugline::comm {
 class CommunicatorState : public std::enable_shared_from_this<CommunicatorState> {
  public:
   struct Identity {
-    std::string name;                             ///< unique among the job's communicators
-    std::uint32_t rank = 0;                       ///< original rank
-    std::uint32_t size = 1;                       ///< original size
-    bool own_core = false;                        ///< known already from the communicator it was split from
+    std::string name;           ///< unique among the job's communicators
+    std::uint32_t rank = 0;     ///< original rank
+    std::uint32_t size = 1;     ///< original size
+    std::uint64_t process = 0;  ///< where addresses of it mean something; 0: this process's own
+    bool own_core = false;      ///< known already from the communicator it was split from
     std::shared_ptr<CommunicatorState> parent;    ///< that communicator; null for the first one
     std::vector<std::uint32_t> parent_originals;  ///< original rank there, by original rank here
     std::vector<broker::MemberId>
@@ -101,11 +102,13 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   std::shared_ptr<const core::Plan> plan_for(const Call& call, const Epoch& epoch,
                                              Reach reach = Reach::own_buffers);
   /// None for calls that never go direct.
-  std::optional<DirectOption> direct_option(const Call& call, const Epoch& epoch);
+  std::optional<DirectOption> direct_option(const Call& call, Epoch& epoch);
   Status execute(const Call& call);
   Status execute_exclusively(const Call& call);
   Status run_alone(const Call& call) noexcept;
   void publish_cores(Board& board) noexcept;
+  /// Whether all ranks are threads of this process; false too while some have not come.
+  bool all_in_one_process(Epoch& epoch) const noexcept;
   Board& board() const noexcept { return epoch_->board->get(); }
   void decide_how_to_wait() noexcept;
 

@@ -89,7 +89,7 @@ INSTANTIATE_TEST_SUITE_P(
         Form{"all_reduce", {"--np", "2", "-G", "2", "-b", "0", "-e", "64K", "-f", "16"}, 5},
         Form{"all_reduce", {"--np", "2", "-R", "1", "--bind", "core", "-b", "0", "-e", "64K", "-f", "16"}, 5},
         Form{"all_reduce",
-             {"--np", "2", "--buffers", "library", "--offset", "1", "-b", "0", "-e", "64K", "-f", "16"},
+             {"--np", "2", "--buffers", "library", "--offset", "4", "-b", "0", "-e", "64K", "-f", "16"},
              5},
         Form{"all_reduce", {"--np", "1", "-b", "1K", "-e", "3K", "-i", "1K"}, 3}));
 

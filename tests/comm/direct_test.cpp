@@ -4,6 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sys/mman.h>
+
+#include <atomic>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <mutex>
@@ -15,11 +19,20 @@
 #include "device/registry.h"
 #include "local_job.h"
 #include "memory/allocation.h"
+#include "memory/registration.h"
 
 namespace tugline::comm::test {
 namespace {
 
 using ::testing::HasSubstr;
+
+enum class Kind { library, registered, private_memory };
+/// What ranks take each other for. Processes reach segments, threads all memory.
+enum class Ranks { processes, threads };
+
+struct Freed {
+  void operator()(void* memory) const { std::free(memory); }
+};
 
 struct Rank {
   std::shared_ptr<broker::Client> client;
@@ -27,16 +40,27 @@ struct Rank {
   Communicator comm;
   int rank;
 
-  /// Memory that the others can map; `offset` elements into a segment.
+  /// `offset` elements into memory of the kind.
   template <class T>
-  std::span<T> allocate(std::size_t count, std::size_t offset = 0) {
-    kept.push_back(memory::allocate(client, (count + offset) * sizeof(T) + 1));
-    return {static_cast<T*>(kept.back()->data()) + offset, count};
+  std::span<T> allocate(std::size_t count, std::size_t offset = 0, Kind kind = Kind::library) {
+    constexpr std::size_t kPage = 4096;
+    const auto bytes = ((count + offset) * sizeof(T) / kPage + 1) * kPage;
+    void* begin = nullptr;
+    if (kind == Kind::library) {
+      kept.push_back(memory::allocate(client, bytes));
+      begin = kept.back()->data();
+    } else {
+      own.emplace_back(begin = std::aligned_alloc(kPage, bytes));
+      if (kind == Kind::registered) registered.push_back(memory::register_memory(client, begin, bytes));
+    }
+    return {static_cast<T*>(begin) + offset, count};
   }
   std::vector<std::shared_ptr<memory::SharedAllocation>> kept;
+  std::vector<std::unique_ptr<void, Freed>> own;
+  std::vector<std::unique_ptr<memory::Registration>> registered;
 };
 
-void run(int ranks, const std::function<void(Rank&)>& body) {
+void run(int ranks, const std::function<void(Rank&)>& body, Ranks are = Ranks::processes) {
   broker::testing::ThreadedServer server;
   const auto devices = device::host_devices(ranks);
   std::mutex mutex;
@@ -50,8 +74,9 @@ void run(int ranks, const std::function<void(Rank&)>& body) {
         identity.name = "world";
         identity.rank = static_cast<std::uint32_t>(rank);
         identity.size = static_cast<std::uint32_t>(ranks);
+        if (are == Ranks::processes) identity.process = identity.rank + 1;
         auto state = CommunicatorState::create(client, *devices[static_cast<std::size_t>(rank)], identity);
-        Rank self{client, state, Communicator(state), rank, {}};
+        Rank self{client, state, Communicator(state), rank, {}, {}, {}};
         body(self);
         self.comm.barrier();
       } catch (const std::exception& error) {
@@ -81,19 +106,23 @@ struct Case {
   int ranks;
   std::size_t count;
   std::size_t offset;
+  Kind kind = Kind::library;
+  Ranks are = Ranks::processes;
 };
 
 class Direct : public ::testing::TestWithParam<Case> {};
 
 TEST_P(Direct, EveryCollectiveIsRightAndCopiesNothing) {
-  const auto [ranks, count, offset] = GetParam();
-  run(ranks, [ranks = ranks, count = count, offset = offset](Rank& self) {
+  const auto [ranks, count, offset, kind, are] = GetParam();
+  const auto body = [ranks = ranks, count = count, offset = offset, kind = kind](Rank& self) {
+    // From here on everybody is known to be there.
+    self.comm.barrier();
     const auto n = static_cast<std::size_t>(ranks);
     const int root = ranks - 1;
-    auto small = self.allocate<std::int32_t>(count, offset);
-    auto result = self.allocate<std::int32_t>(count, offset + 1);
-    auto large = self.allocate<std::int32_t>(count * n, offset);
-    auto all = self.allocate<std::int32_t>(count * n, offset + 3);
+    auto small = self.allocate<std::int32_t>(count, offset, kind);
+    auto result = self.allocate<std::int32_t>(count, offset + 1, kind);
+    auto large = self.allocate<std::int32_t>(count * n, offset, kind);
+    auto all = self.allocate<std::int32_t>(count * n, offset + 3, kind);
     const auto own = static_cast<std::size_t>(self.rank) * count;
     std::uint64_t expected = 0;
     const auto check = [&](const char* what, bool right) {
@@ -152,12 +181,22 @@ TEST_P(Direct, EveryCollectiveIsRightAndCopiesNothing) {
       }
       check("reduce", right);
     }
-  });
+  };
+  run(ranks, body, are);
 }
 
 INSTANTIATE_TEST_SUITE_P(Sizes, Direct,
                          ::testing::Values(Case{2, 1024, 0}, Case{2, 100'003, 5}, Case{3, 50'001, 1},
                                            Case{5, 3001, 0}, Case{7, 1025, 2}));
+INSTANTIATE_TEST_SUITE_P(Registered, Direct,
+                         ::testing::Values(Case{2, 1024, 0, Kind::registered},
+                                           Case{3, 50'001, 1, Kind::registered},
+                                           Case{5, 3001, 7, Kind::registered}));
+INSTANTIATE_TEST_SUITE_P(Threads, Direct,
+                         ::testing::Values(Case{2, 1024, 0, Kind::private_memory, Ranks::threads},
+                                           Case{3, 100'003, 5, Kind::private_memory, Ranks::threads},
+                                           Case{7, 1025, 2, Kind::private_memory, Ranks::threads},
+                                           Case{3, 3001, 0, Kind::library, Ranks::threads}));
 
 TEST(DirectOffer, OnePrivateBufferSendsAllThroughScratch) {
   for (const bool in_place : {false, true})
@@ -223,6 +262,129 @@ TEST(DirectOffer, DifferentCallsAreStillNamed) {
     self.comm.all_reduce(data.data(), data.data(), 5000, DataType::i32, ReduceOp::sum);
     EXPECT_EQ(data[4999], total(2, 4999, 1));
   });
+}
+
+// One thread's Job has allocated what all work on.
+TEST(DirectThreads, ABufferOfAnotherRanksJobIsReachedToo) {
+  std::atomic<std::int32_t*> shared{nullptr};
+  constexpr std::size_t kCount = 5000;
+  run(
+      3,
+      [&](Rank& self) {
+        if (self.rank == 0) shared = self.allocate<std::int32_t>(3 * kCount).data();
+        self.comm.barrier();
+        const std::span<std::int32_t> data(shared + static_cast<std::size_t>(self.rank) * kCount, kCount);
+        fill(data, self.rank, 0);
+        self.comm.all_reduce(data.data(), data.data(), kCount, DataType::i32, ReduceOp::sum);
+        for (std::size_t i = 0; i < kCount; ++i) ASSERT_EQ(data[i], total(3, i, 0));
+        EXPECT_EQ(self.state->direct_operations(), 1u);
+        self.comm.barrier();
+      },
+      Ranks::threads);
+}
+
+TEST(DirectThreads, ASplitCommunicatorOfThreadsReachesAllMemoryToo) {
+  run(
+      4,
+      [](Rank& self) {
+        auto half = self.state->split(self.rank % 2, self.rank);
+        Communicator comm(half);
+        comm.barrier();
+        std::vector<std::int32_t> data(3000, self.rank);
+        comm.all_reduce(std::span(data), ReduceOp::sum);
+        EXPECT_EQ(data[2999], self.rank % 2 == 0 ? 2 : 4);
+        EXPECT_EQ(half->direct_operations(), 1u);
+      },
+      Ranks::threads);
+}
+
+/// Memory whose later use is a fault.
+class Mapped {
+ public:
+  explicit Mapped(std::size_t bytes) : bytes_(bytes) {
+    address_ = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  }
+  ~Mapped() { ::munmap(address_, bytes_); }
+  Mapped(const Mapped&) = delete;
+  Mapped& operator=(const Mapped&) = delete;
+  float* data() const { return static_cast<float*>(address_); }
+
+ private:
+  std::size_t bytes_;
+  void* address_;
+};
+
+// While the others are at a rank's buffers its call fails, and the memory goes at once.
+TEST(DirectThreads, NobodyIsAtABufferOnceItsCallHasFailed) {
+  constexpr std::size_t kCount = 1 << 20;
+  for (int round = 0; round < 20; ++round) {
+    std::atomic<bool> begun{false};
+    std::atomic<int> failed{0};
+    run(
+        3,
+        [&](Rank& self) {
+          self.comm.barrier();
+          std::thread breaker;
+          if (self.rank == 2)
+            breaker = std::thread([&] {
+              while (!begun) std::this_thread::yield();
+              for (int spin = 0; spin < round * 20'000; ++spin)
+                std::atomic_signal_fence(std::memory_order_seq_cst);
+              self.comm.abort("tested");
+            });
+          try {
+            for (int operation = 0; operation < 200; ++operation) {
+              const Mapped memory(kCount * sizeof(float));
+              begun = true;
+              self.comm.all_reduce(memory.data(), memory.data(), kCount, DataType::f32, ReduceOp::sum);
+            }
+          } catch (const Error& error) {
+            EXPECT_EQ(error.code(), ErrorCode::aborted) << error.what();
+            ++failed;
+          }
+          if (breaker.joinable()) breaker.join();
+          EXPECT_FALSE(self.comm.agree().committed());
+        },
+        Ranks::threads);
+    EXPECT_EQ(failed, 3);
+  }
+}
+
+// A rank has offered and gone before the last one comes, which finds all offers there.
+TEST(DirectThreads, WhoComesLateKeepsOffTheBuffersOfWhoHasGone) {
+  constexpr std::size_t kCount = 5000;
+  std::atomic<int> gone{0};
+  run(
+      3,
+      [&](Rank& self) {
+        self.comm.barrier();
+        if (self.rank == 2)
+          while (gone < 2) std::this_thread::yield();
+        try {
+          const Mapped memory(kCount * sizeof(float));
+          std::thread breaker;
+          if (self.rank == 0)
+            breaker = std::thread([&] {
+              // Both have offered.
+              const auto epoch = self.state->current();
+              for (const std::uint32_t rank : {0u, 1u})
+                while (epoch->bank.descriptor(rank, 2).sequence.load() != 2) std::this_thread::yield();
+              self.comm.abort("tested");
+            });
+          try {
+            self.comm.all_reduce(memory.data(), memory.data(), kCount, DataType::f32, ReduceOp::sum);
+            ADD_FAILURE() << "no error";
+          } catch (...) {
+            if (breaker.joinable()) breaker.join();
+            throw;
+          }
+        } catch (const Error& error) {
+          EXPECT_EQ(error.code(), ErrorCode::aborted) << error.what();
+        }
+        ++gone;
+        EXPECT_FALSE(self.comm.agree().committed());
+      },
+      Ranks::threads);
 }
 
 // The stand-in for the broker imports nothing: each rank is told who cannot reach what, and how to do

@@ -34,6 +34,8 @@ class LocalJob {
   void count_refused_import() noexcept { ++refused_imports_; }
   /// The one that client() made last for the rank.
   std::shared_ptr<broker::Client> client_of(int rank) const;
+  /// Ranks take each other for processes, which cannot reach private memory of others.
+  std::uint64_t process_of(int rank) const noexcept { return static_cast<std::uint64_t>(rank) + 1; }
   core::ControlSegment& control() { return *control_; }
   int size() const { return ranks_; }
   /// Marks the rank's member dead and raises the alarm, as a lifeline does.

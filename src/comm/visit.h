@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks that are threads of one process reach each other's buffers by address, whoever allocated them. A
+// segment stays mapped for whom reads it, an address does not: the owner of a buffer may free it as soon as
+// its call has returned. So a call that ends early, by an error, withdraws its buffers, and waits for those
+// who are at them; who comes later keeps off.
+//
+// Who visits says so, then looks whether the owner has withdrawn; who withdraws says so, then looks whether
+// somebody visits. All four are sequentially consistent, so one of the two sees the other (Dekker 1965).
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "comm/call.h"
+#include "comm/epoch.h"
+
+namespace tugline::comm {
+
+/// Buffers of one rank.
+struct Buffers {
+  std::byte* send = nullptr;
+  std::byte* recv = nullptr;
+};
+inline Buffers buffers_of(const Call& call) noexcept {
+  return {static_cast<std::byte*>(const_cast<void*>(call.send)), static_cast<std::byte*>(call.recv)};
+}
+
+/// This rank at the buffers of all in operation `sequence`.
+class Visits {
+ public:
+  /// `buffers` by rank; they and `epoch` outlive this. Every rank has offered.
+  Visits(const Epoch& epoch, std::uint64_t sequence, std::span<const Buffers> buffers) noexcept;
+
+  /// Before it touches any: false when a rank has withdrawn its buffers, for ever then.
+  bool begin() noexcept;
+  /// After it has touched them; nothing if it was not there. Waiting in between would make others wait.
+  void end() noexcept;
+  /// The operation is done: what others have written here is seen.
+  void finish() noexcept;
+  /// The rank that has withdrawn; -1: none that was seen.
+  std::int32_t withdrawn() const noexcept { return withdrawn_; }
+
+ private:
+  const Epoch& epoch_;
+  std::uint64_t sequence_;
+  std::span<const Buffers> buffers_;
+  bool there_ = false;
+  std::int32_t withdrawn_ = -1;
+};
+
+/// This rank offers its buffers to the threads of its process.
+void offer_to_threads(const Buffers& buffers) noexcept;
+/// This rank, which has offered them, ends operation `sequence` early. Returns when nobody is at its buffers,
+/// nor will be.
+void withdraw_from_threads(const Epoch& epoch, std::uint64_t sequence, const Buffers& buffers) noexcept;
+
+}  // namespace tugline::comm
