@@ -22,19 +22,12 @@
 #include "tugline/error.h"
 
 namespace tugline::broker {
-namespace {
-
-std::uint64_t in_time(std::chrono::milliseconds time) {
-  return base::monotonic_ns() + static_cast<std::uint64_t>(std::chrono::nanoseconds(time).count());
-}
-
-}  // namespace
 
 BrokerProcess::BrokerProcess(const std::string& job, const std::string& socket_path,
                              std::chrono::milliseconds deadline)
     : place_(place_of(socket_path, job)), token_hex_(base::random_hex(core::kTokenBytes)) {
   try {
-    start(job, in_time(deadline));
+    start(job, base::running_deadline(deadline));
   } catch (...) {
     remove_if_dead(place_, made_);
     throw;
@@ -69,7 +62,7 @@ void BrokerProcess::stop(std::chrono::milliseconds deadline) noexcept {
   };
   signal(SIGTERM);
   signal(SIGCONT);  // a stopped process takes SIGTERM only when it goes on
-  if (!wait_for(pidfd_.get(), POLLIN, in_time(deadline))) {
+  if (!wait_for(pidfd_.get(), POLLIN, base::running_deadline(deadline))) {
     base::log(base::LogLevel::warn, "the broker {} does not end and is killed", pid_);
     signal(SIGKILL);
   }

@@ -19,11 +19,6 @@
 namespace tugline::broker {
 namespace {
 
-std::chrono::steady_clock::time_point time_point_of(std::uint64_t deadline_ns) {
-  // steady_clock is CLOCK_MONOTONIC here.
-  return std::chrono::steady_clock::time_point(std::chrono::nanoseconds(deadline_ns));
-}
-
 [[noreturn]] void throw_unexpected(std::string_view operation, std::string_view broker) {
   throw Error(ErrorCode::protocol,
               fmt::format("the broker at {} gave an answer to {} that is none", broker, operation),
@@ -129,7 +124,7 @@ Answer Channel::wait(std::uint32_t request, std::uint64_t deadline_ns, std::stri
       operation == kGetOperation
           ? 0
           : static_cast<std::uint64_t>(std::chrono::nanoseconds(base::settings().report_after).count());
-  const auto began = base::monotonic_ns();
+  const auto began = base::running_ns();
   auto pause = report_ns;
   auto next_report = report_ns == 0 ? deadline_ns : began + pause;
   std::unique_lock lock(mutex_);
@@ -141,7 +136,7 @@ Answer Channel::wait(std::uint32_t request, std::uint64_t deadline_ns, std::stri
       return answer;
     }
     if (lost_) throw_lost(operation);
-    const auto now = base::monotonic_ns();
+    const auto now = base::running_ns();
     if (now >= deadline_ns) throw_timed_out(operation);
     if (now >= next_report) {
       base::log(base::LogLevel::warn, "waiting for {} ms: answer to {} from the broker at {}{}",
@@ -150,7 +145,7 @@ Answer Channel::wait(std::uint32_t request, std::uint64_t deadline_ns, std::stri
     }
     const auto until = std::min(deadline_ns, next_report);
     if (somebody_reads_)
-      changed_.wait_until(lock, time_point_of(until));
+      changed_.wait_for(lock, base::sleep_until(until));
     else
       read_for_all(lock, until);
   }

@@ -28,13 +28,6 @@ namespace {
 // A broker answers at once; who waits longer than this waits for a stopped one.
 constexpr std::chrono::milliseconds kAnswerDeadline{10'000};
 
-std::uint64_t in_time(std::chrono::milliseconds time) {
-  // Bounded, so that "for ever" does not wrap.
-  constexpr std::chrono::milliseconds kYear{std::chrono::hours(24 * 365)};
-  const auto ns = std::chrono::nanoseconds(std::clamp(time, std::chrono::milliseconds(0), kYear)).count();
-  return base::monotonic_ns() + static_cast<std::uint64_t>(ns);
-}
-
 class MemberClient final : public Client {
  public:
   MemberClient(const JoinRequest& request, std::string job, Place place, std::unique_ptr<Channel> channel,
@@ -78,8 +71,9 @@ class MemberClient final : public Client {
   Segment open(std::string_view name) override {
     require_name(name, "open");
     Segment segment;
-    const auto reply = ask<core::SegmentReply>(core::OpenSegment{std::string(name)}, in_time(kAnswerDeadline),
-                                               "open segment", -1, &segment.descriptor);
+    const auto reply =
+        ask<core::SegmentReply>(core::OpenSegment{std::string(name)}, base::running_deadline(kAnswerDeadline),
+                                "open segment", -1, &segment.descriptor);
     return complete(std::move(segment), reply);
   }
 
@@ -89,37 +83,58 @@ class MemberClient final : public Client {
 
   Segment import(SegmentId id) override {
     Segment segment;
-    const auto reply = ask<core::SegmentReply>(core::ImportSegment{id}, in_time(kAnswerDeadline),
-                                               "import segment", -1, &segment.descriptor);
+    const auto reply =
+        ask<core::SegmentReply>(core::ImportSegment{id}, base::running_deadline(kAnswerDeadline),
+                                "import segment", -1, &segment.descriptor);
     return complete(std::move(segment), reply);
   }
 
   void release(SegmentId id) override {
-    ask<core::Done>(core::ReleaseSegment{id}, in_time(kAnswerDeadline), "release segment");
+    ask<core::Done>(core::ReleaseSegment{id}, base::running_deadline(kAnswerDeadline), "release segment");
   }
 
   void remove(std::string_view name) override {
     require_name(name, "remove");
-    ask<core::Done>(core::RemoveSegment{std::string(name)}, in_time(kAnswerDeadline), "remove segment");
+    ask<core::Done>(core::RemoveSegment{std::string(name)}, base::running_deadline(kAnswerDeadline),
+                    "remove segment");
   }
 
   core::UsageReport usage(MemberId member) override {
-    return ask<core::UsageReport>(core::Usage{member}, in_time(kAnswerDeadline), "usage");
+    return ask<core::UsageReport>(core::Usage{member}, base::running_deadline(kAnswerDeadline), "usage");
   }
 
   void put(std::string_view key, std::string_view value) override {
-    ask<core::Done>(core::PutValue{std::string(key), std::string(value)}, in_time(kAnswerDeadline),
-                    "put value");
+    ask<core::Done>(core::PutValue{std::string(key), std::string(value)},
+                    base::running_deadline(kAnswerDeadline), "put value");
   }
 
   std::string get(std::string_view key, std::chrono::milliseconds deadline) override {
     const auto wait_ms =
         std::clamp<std::int64_t>(deadline.count(), 0, std::numeric_limits<std::uint32_t>::max());
-    // The broker ends the wait; this side's limit is for a broker that does not.
-    const auto limit = in_time(std::chrono::milliseconds(wait_ms) + kAnswerDeadline);
-    return ask<core::Value>(core::GetValue{std::string(key), static_cast<std::uint32_t>(wait_ms)}, limit,
-                            kGetOperation)
-        .value;
+    const auto end = base::running_deadline(std::chrono::milliseconds(wait_ms));
+    auto left_ms = wait_ms;
+    for (;;) {
+      // The broker ends the wait; this side's limit is for a broker that does not.
+      const auto limit = base::running_deadline(std::chrono::milliseconds(left_ms) + kAnswerDeadline);
+      try {
+        return ask<core::Value>(core::GetValue{std::string(key), static_cast<std::uint32_t>(left_ms)}, limit,
+                                kGetOperation)
+            .value;
+      } catch (const Error& error) {
+        if (error.code() != ErrorCode::timed_out) throw;
+        const auto now = base::running_ns();
+        // The broker's clock went on while this process was stopped: that was no waiting.
+        if (now + base::RunningClock::kLongestStep < end) {
+          left_ms = static_cast<std::int64_t>((end - now) / 1'000'000);
+          continue;
+        }
+        if (left_ms == wait_ms) throw;
+        throw Error(error.code(), error.remedy(),
+                    fmt::format("{}, the rest of {} ms in which this process was stopped",
+                                error.what_failed(), wait_ms),
+                    error.what_to_do(), error.context());
+      }
+    }
   }
 
   std::optional<std::string> try_get(std::string_view key) override {
@@ -164,7 +179,7 @@ class MemberClient final : public Client {
     constexpr std::chrono::milliseconds kGoodByeDeadline{2'000};
     try {
       if (silent_.load(std::memory_order_relaxed)) return channel_->post(message);
-      channel_->call<core::Done>(message, in_time(kGoodByeDeadline), operation);
+      channel_->call<core::Done>(message, base::running_deadline(kGoodByeDeadline), operation);
     } catch (const Error& error) {
       const bool first = error.code() == ErrorCode::timed_out && !silent_.exchange(true);
       base::log(first ? base::LogLevel::warn : base::LogLevel::debug, "rank {} leaves without an answer: {}",
@@ -189,7 +204,7 @@ class MemberClient final : public Client {
     message.kind = kind;
     message.exclusive = existing == Existing::refused ? 1 : 0;
     base::UniqueFd other;
-    const auto reply = ask<core::SegmentReply>(message, in_time(kAnswerDeadline), operation,
+    const auto reply = ask<core::SegmentReply>(message, base::running_deadline(kAnswerDeadline), operation,
                                                segment.descriptor.get(), &other);
     // Somebody was faster: ours goes, without ever having had a page.
     if (reply.created == 0) segment.descriptor = std::move(other);
@@ -255,7 +270,7 @@ Joined say_hello(const JoinRequest& request, const Place& place, const std::stri
       return joined;
     } catch (const Error& error) {
       // A broker that was just ending, or a crowd of silent connections: there may be a next one.
-      if (error.code() != ErrorCode::broker_lost || base::monotonic_ns() >= deadline_ns) throw;
+      if (error.code() != ErrorCode::broker_lost || base::running_ns() >= deadline_ns) throw;
     }
   }
 }
@@ -306,7 +321,7 @@ void Client::throw_not_a_member(std::string_view operation) const {
 
 std::shared_ptr<Client> Client::join(const JoinRequest& request) {
   const auto& settings = base::settings();
-  const auto deadline_ns = in_time(request.deadline);
+  const auto deadline_ns = base::running_deadline(request.deadline);
   auto job = request.job;
   auto socket_path = request.socket_path;
   // The configured socket belongs to the configured job.

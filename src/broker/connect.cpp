@@ -60,7 +60,7 @@ Found find_or_start(const Place& place, const std::string& job, const std::strin
       spawn_broker({place, job, token_hex, std::move(directory), {}}, deadline_ns);
       continue;
     }
-    if (base::monotonic_ns() >= deadline_ns)
+    if (base::running_ns() >= deadline_ns)
       throw Error(ErrorCode::timed_out, fmt::format("no broker answers at {} in time", place.socket_path),
                   "check that the machine is not overloaded, or give a longer deadline",
                   {.operation = "connect", .native_code = reason});

@@ -13,8 +13,7 @@ namespace tugline::broker {
 
 LauncherLink::LauncherLink(const std::string& socket_path, const std::string& job,
                            const std::string& token_hex, std::chrono::milliseconds deadline) {
-  const auto deadline_ns =
-      base::monotonic_ns() + static_cast<std::uint64_t>(std::chrono::nanoseconds(deadline).count());
+  const auto deadline_ns = base::running_deadline(deadline);
   const auto place = place_of(socket_path, job);
   auto found = find_broker(place, job, token_hex, WhenAbsent::fail, deadline_ns);
   core::AttachLauncher message;

@@ -38,7 +38,7 @@ Observer::Observer(const std::string& socket_path, const std::string& job, const
 }
 
 std::uint64_t Observer::deadline_ns() const {
-  return base::monotonic_ns() + static_cast<std::uint64_t>(std::chrono::nanoseconds(deadline_).count());
+  return base::running_deadline(deadline_);
 }
 
 JobAccount Observer::look() {

@@ -195,14 +195,14 @@ bool lock_directory(const Place& place, int directory) {
 }
 
 base::UniqueFd claim_directory(const Place& place, Made* made) {
-  constexpr std::uint64_t kEndingTakesAtMostNs = 1'000'000'000;
-  const auto deadline = base::monotonic_ns() + kEndingTakesAtMostNs;
+  constexpr std::chrono::milliseconds kEndingTakesAtMost{1'000};
+  const auto deadline = base::running_deadline(kEndingTakesAtMost);
   for (;;) {
     auto directory = open_directory(place, Missing::make, made);
     if (lock_directory(place, directory.get())) return directory;
     int reason = 0;
     const bool serves = static_cast<bool>(connect_to(place, directory.get(), reason));
-    if (serves || base::monotonic_ns() > deadline)
+    if (serves || base::running_ns() > deadline)
       throw Error(ErrorCode::already_exists, fmt::format("another broker serves {}", place.socket_path),
                   "join that job, end it first, or use another job name");
     // Locked, but nobody accepts: it ends, and the lock with it.

@@ -102,14 +102,14 @@ SendOutcome send_message(int socket, std::span<const std::byte> bytes, int descr
 
 bool wait_for(int socket, short events, std::uint64_t deadline_ns) noexcept {
   for (;;) {
-    const auto now = base::monotonic_ns();
-    if (now >= deadline_ns) return false;
+    const auto sleep = base::sleep_until(deadline_ns);
     // Rounded up, so that the last millisecond is not spent spinning.
-    const auto left_ms = std::min<std::uint64_t>((deadline_ns - now + 999'999) / 1'000'000, INT_MAX);
+    const auto milliseconds = std::chrono::ceil<std::chrono::milliseconds>(sleep).count();
     pollfd entry{socket, events, 0};
-    const int ready = ::poll(&entry, 1, static_cast<int>(left_ms));
+    const int ready = ::poll(&entry, 1, static_cast<int>(milliseconds));
     if (ready > 0) return true;
     if (ready < 0 && errno != EINTR) return true;  // the following read or write reports what is wrong
+    if (milliseconds == 0) return false;
   }
 }
 

@@ -44,7 +44,8 @@ enum class SendOutcome : std::uint8_t {
 /// Sends one message without blocking; `descriptor` goes with it unless it is -1. Raises no SIGPIPE.
 SendOutcome send_message(int socket, std::span<const std::byte> bytes, int descriptor = -1) noexcept;
 
-/// Waits until `events` (poll's) or hang-up shows on the socket. False when `deadline_ns` (monotonic) passed.
+/// Waits until `events` (poll's) or hang-up shows on the socket, which is looked at once in any case. False
+/// when `deadline_ns` (base::running_ns) passed.
 bool wait_for(int socket, short events, std::uint64_t deadline_ns) noexcept;
 
 }  // namespace tugline::broker

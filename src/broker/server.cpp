@@ -60,7 +60,7 @@ Server::Server(ServerOptions options, const Token& token)
       reserve_(::open("/dev/null", O_RDONLY | O_CLOEXEC)),
       membership_(options_.world_size),
       segments_(options_.limits),
-      idle_since_ns_(base::monotonic_ns()) {
+      idle_since_ns_(now()) {
   if (!epoll_ || !stop_event_ || !reserve_)
     throw Error(ErrorCode::out_of_memory, "the broker cannot open its own descriptors",
                 "raise the limit: ulimit -n", {.operation = "epoll_create1", .native_code = errno});
@@ -125,7 +125,7 @@ bool Server::run_once(std::chrono::milliseconds timeout) {
         // Its end is looked at below; once it has come there is nothing to watch.
         ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, options_.owner.get(), nullptr);
         options_.owner.reset();
-        idle_since_ns_ = base::monotonic_ns();
+        idle_since_ns_ = now();
         break;
       case EventKind::stop:
         break;
@@ -133,7 +133,7 @@ bool Server::run_once(std::chrono::milliseconds timeout) {
   }
   handle_deadlines();
   publish_statistics();
-  if (is_time_to_end(base::monotonic_ns())) end();
+  if (is_time_to_end(now())) end();
   return !ending_ && !stopping_.load(std::memory_order_acquire);
 }
 
@@ -166,28 +166,26 @@ bool Server::is_time_to_end(std::uint64_t now_ns) {
   return deadline && now_ns >= *deadline;
 }
 
-std::chrono::milliseconds Server::time_to_next_deadline() const {
+std::chrono::milliseconds Server::time_to_next_deadline() {
   auto next = end_deadline_ns();
   const auto sooner = [&next](std::uint64_t time_ns) { next = next ? std::min(*next, time_ns) : time_ns; };
   if (const auto deadline = generation_deadline_ns()) sooner(*deadline);
   if (const auto deadline = values_.next_deadline_ns()) sooner(*deadline);
-  if (!half_open_.empty())
-    sooner(connections_.at(half_open_.front()).accepted_ns + to_ns(options_.first_frame_within));
+  if (!half_open_.empty()) sooner(connections_.at(half_open_.front()).first_frame_by_ns);
   if (!next) return kNoDeadline;
-  const auto now = base::monotonic_ns();
-  if (*next <= now) return std::chrono::milliseconds(0);
+  const auto time = now();
+  const auto left_ns = *next > time ? std::min(*next - time, base::RunningClock::kLongestSleep) : 0;
   // Rounded up: waking early would only mean waking twice.
-  return std::min(kNoDeadline, std::chrono::milliseconds((*next - now + 999'999) / 1'000'000));
+  return std::chrono::ceil<std::chrono::milliseconds>(std::chrono::nanoseconds(left_ns));
 }
 
 void Server::handle_deadlines() {
-  const auto now = base::monotonic_ns();
-  while (!half_open_.empty() &&
-         connections_.at(half_open_.front()).accepted_ns + to_ns(options_.first_frame_within) <= now) {
+  const auto time = now();
+  while (!half_open_.empty() && connections_.at(half_open_.front()).first_frame_by_ns <= time) {
     ++statistics_.refused;
     close_connection(half_open_.front(), core::LossCause::socket);
   }
-  for (auto& waiter : values_.expired(now)) {
+  for (auto& waiter : values_.expired(time)) {
     auto* connection = find(waiter.connection);
     if (connection == nullptr) continue;
     const auto absent = membership_.describe_absent();
@@ -197,7 +195,7 @@ void Server::handle_deadlines() {
                                     absent.empty() ? "" : "; ", absent),
                         "check that the rank that puts it has come so far"));
   }
-  if (const auto deadline = generation_deadline_ns(); deadline && *deadline <= now) end_generation();
+  if (const auto deadline = generation_deadline_ns(); deadline && *deadline <= time) end_generation();
 }
 
 void Server::end_generation() {
@@ -222,6 +220,7 @@ void Server::publish_statistics() noexcept {
   statistics_.connections.store(connections_.size(), std::memory_order_relaxed);
   statistics_.members.store(membership_.connected(), std::memory_order_relaxed);
   statistics_.segments.store(segments_.count(), std::memory_order_relaxed);
+  statistics_.waiting_gets.store(values_.waiting(), std::memory_order_relaxed);
 }
 
 }  // namespace tugline::broker

@@ -16,6 +16,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/unique_fd.h"
 #include "broker/endpoint.h"
 #include "broker/identity.h"
@@ -59,6 +60,7 @@ struct ServerStatistics {
   std::atomic<std::uint64_t> connections{0};
   std::atomic<std::uint64_t> members{0};
   std::atomic<std::uint64_t> segments{0};
+  std::atomic<std::uint64_t> waiting_gets{0};
 };
 
 class Server {
@@ -92,7 +94,8 @@ class Server {
     std::uint64_t id = 0;
     base::UniqueFd socket;
     PeerIdentity peer;
-    std::uint64_t accepted_ns = 0;
+    std::uint64_t accepted_ns = 0;        ///< base::monotonic_ns()
+    std::uint64_t first_frame_by_ns = 0;  ///< now()
     std::optional<MemberId> member;
     bool launcher = false;  ///< says which ranks end
     bool observer = false;  ///< asks for usage
@@ -103,7 +106,9 @@ class Server {
 
   // server.cpp: the loop
   void watch(int descriptor, std::uint64_t tag, std::uint32_t events);
-  std::chrono::milliseconds time_to_next_deadline() const;
+  /// By which all deadlines are measured.
+  std::uint64_t now() noexcept { return clock_.read(base::monotonic_ns()); }
+  std::chrono::milliseconds time_to_next_deadline();
   void handle_deadlines();
   bool is_time_to_end(std::uint64_t now_ns);
   void end();
@@ -177,6 +182,7 @@ class Server {
   ValueStore values_;
 
   bool had_members_ = false;
+  base::RunningClock clock_;
   std::uint64_t idle_since_ns_ = 0;
   bool ending_ = false;
   std::atomic<bool> stopping_{false};

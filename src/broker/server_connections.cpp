@@ -85,6 +85,8 @@ void Server::adopt(base::UniqueFd socket) {
   Connection connection;
   connection.id = ++last_connection_;
   connection.accepted_ns = base::monotonic_ns();
+  connection.first_frame_by_ns =
+      now() + static_cast<std::uint64_t>(std::chrono::nanoseconds(options_.first_frame_within).count());
   connection.peer = peer_identity(socket.get());
   connection.socket = std::move(socket);
   // Little room for replies that are not read: descriptors in flight count against the broker.
@@ -210,7 +212,7 @@ void Server::member_process_ended(std::uint64_t connection) {
 }
 
 void Server::note_idle() noexcept {
-  if (membership_.connected() == 0) idle_since_ns_ = base::monotonic_ns();
+  if (membership_.connected() == 0) idle_since_ns_ = now();
 }
 
 }  // namespace tugline::broker

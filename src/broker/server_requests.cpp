@@ -170,7 +170,7 @@ Server::Verdict Server::handle_request(Connection& connection, const core::Frame
       if (!core::decode(frame, message)) return Verdict::violation;
       member_leaves(connection);
       // Before the reply: who has left last finds everything removed.
-      if (is_time_to_end(base::monotonic_ns())) end();
+      if (is_time_to_end(now())) end();
       reply_done(connection, request);
       return Verdict::close;
     }
@@ -223,7 +223,7 @@ void Server::do_get(Connection& connection, std::uint32_t request, core::GetValu
   if (message.wait_ms == 0)
     throw Error(ErrorCode::not_found, fmt::format("nobody has put \"{}\"", message.key),
                 "put it first, or wait for it with a deadline");
-  const auto deadline = base::monotonic_ns() + std::uint64_t{message.wait_ms} * 1'000'000;
+  const auto deadline = now() + std::uint64_t{message.wait_ms} * 1'000'000;
   values_.wait({connection.id, request, std::move(message.key), message.wait_ms}, deadline);
 }
 

@@ -29,6 +29,7 @@ class ValueStore {
   /// Throws Error{out_of_memory} when this connection has too many waiting requests.
   void wait(Waiter waiter, std::uint64_t deadline_ns);
   std::optional<std::uint64_t> next_deadline_ns() const noexcept;
+  std::size_t waiting() const noexcept { return waiters_.size(); }
   /// Takes out what waits no longer.
   std::vector<Waiter> expired(std::uint64_t now_ns);
   void drop_connection(std::uint64_t connection);

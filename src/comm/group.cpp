@@ -239,12 +239,14 @@ void run_group(std::vector<GroupCall> calls) {
   Drive drive(items, hold.communicators());
 
   constexpr std::uint64_t kLookEvery = 1'000'000;
-  Patience patience(base::settings(), base::monotonic_ns());
+  base::RunningClock clock;
+  Patience patience(base::settings(), clock.read(base::monotonic_ns()));
   PublishedWait published;
   std::uint64_t next_look = 0;
   while (!drive.all_ended()) {
     const bool moved = drive.advance();
-    const std::uint64_t now = base::monotonic_ns();
+    const std::uint64_t moment = base::monotonic_ns();
+    const std::uint64_t now = clock.read(moment);
     if (moved) {
       patience.moved(now);
       published.withdraw();
@@ -252,7 +254,7 @@ void run_group(std::vector<GroupCall> calls) {
     }
     if (now >= next_look || drive.alarm_has_moved()) {
       next_look = now + kLookEvery;
-      if (patience.is_long(now)) drive.publish(published, now - patience.waited(now));
+      if (patience.is_long(now)) drive.publish(published, moment - patience.waited(now));
       drive.look_for_mismatches();
       drive.look_at_alarms();
       if (drive.all_ended()) break;
@@ -260,7 +262,7 @@ void run_group(std::vector<GroupCall> calls) {
     if (patience.report_is_due(now)) drive.report(patience.waited(now));
     if (patience.is_over(now)) {
       drive.time_out();
-      published.time_out(now);
+      published.time_out(moment);
     } else if (patience.may_spin(now)) {
       sched_yield();
     } else if (drive.nap(patience.nap(now))) {

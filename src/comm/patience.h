@@ -10,7 +10,7 @@
 
 namespace tugline::comm {
 
-/// One wait without progress so far. All times are CLOCK_MONOTONIC nanoseconds. Not thread-safe.
+/// One wait without progress so far. All times are base::RunningClock's nanoseconds. Not thread-safe.
 class Patience {
  public:
   /// Naps grow with what was waited, so what nobody rings for is seen at most half of that late. The longest

@@ -89,13 +89,15 @@ Status wait(WaitPlace& place, FunctionRef<Poll()> poll, AlarmCheck alarm,
     }
   }
 
-  Patience patience(base::settings(), base::monotonic_ns());
+  base::RunningClock clock;
+  Patience patience(base::settings(), clock.read(base::monotonic_ns()));
   PublishedWait published;
   std::uint64_t next_look = 0;
   for (;;) {
     Poll result = poll();
     if (result == Poll::done) return {};
-    const std::uint64_t now = base::monotonic_ns();
+    const std::uint64_t moment = base::monotonic_ns();
+    const std::uint64_t now = clock.read(moment);
     if (result == Poll::progressed) {
       patience.moved(now);
       published.withdraw();
@@ -103,13 +105,13 @@ Status wait(WaitPlace& place, FunctionRef<Poll()> poll, AlarmCheck alarm,
     }
     if (alarm_word.load(std::memory_order_acquire) != place.alarm_seen || now >= next_look) {
       next_look = now + kLookEvery;
-      if (patience.is_long(now)) published.publish(place, subject(), now - patience.waited(now));
+      if (patience.is_long(now)) published.publish(place, subject(), moment - patience.waited(now));
       if (Status status = check_alarm(); !status.ok()) return finish_anyway() ? Status{} : status;
     }
     if (patience.report_is_due(now)) report_wait(place, subject(), patience.waited(now));
     if (patience.is_over(now)) {
       const WaitSubject about = subject();
-      published.time_out(now);
+      published.time_out(moment);
       return {ErrorCode::timed_out, about.peer, 0, about.sequence};
     }
     if (patience.may_spin(now)) {

@@ -71,8 +71,7 @@ void Writer::wait_for_end(MemberIdentity dead) const {
   auto& control = client_->control();
   if (dead.generation != control.generation) return;
   auto& slot = control.members[dead.member];
-  const auto deadline =
-      base::monotonic_ns() + static_cast<std::uint64_t>(std::chrono::nanoseconds(kEndDeadline).count());
+  const auto deadline = base::running_deadline(kEndDeadline);
   for (;;) {
     const auto status = core::status_of(slot);
     // A slot that has another member was free before; one that left stopped by itself.
@@ -85,7 +84,7 @@ void Writer::wait_for_end(MemberIdentity dead) const {
                   fmt::format("the broker is gone while \"{}\" waits for the end of its dead writer, rank {}",
                               name_, rank),
                   "restart the job", {.operation = "named buffer", .rank = client_->rank(), .peer = rank});
-    if (base::monotonic_ns() > deadline)
+    if (base::running_ns() > deadline)
       throw Error(ErrorCode::timed_out,
                   fmt::format("the writer of \"{}\", rank {}, is dead but its process has not ended in {} s",
                               name_, rank, kEndDeadline.count()),

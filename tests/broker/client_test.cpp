@@ -199,6 +199,26 @@ TEST(Values, AWaitingGetEndsWithThePutOrItsDeadline) {
   EXPECT_LT(took, 5s);
 }
 
+TEST(Values, AGetDoesNotRunOutWhileItsProcessIsStopped) {
+  ThreadedServer server;
+  const Gate about_to_ask;
+  Child child([&] {
+    const auto member = server.join(1, 2);
+    about_to_ask.open();
+    return member->get("late", 2s) == "here" ? 0 : 1;
+  });
+  ASSERT_TRUE(about_to_ask.wait());
+  ASSERT_TRUE(eventually([&] { return server.statistics().waiting_gets == 1; }));
+  child.kill(SIGSTOP);
+  // For longer than it would wait: the broker ends the wait meanwhile.
+  ASSERT_TRUE(eventually([&] { return server.statistics().waiting_gets == 0; }));
+  child.kill(SIGCONT);
+  ASSERT_TRUE(eventually([&] { return server.statistics().waiting_gets == 1; }))
+      << "it asks for the rest of its time";
+  server.join(0, 2)->put("late", "here");
+  EXPECT_EQ(child.wait(), 0);
+}
+
 TEST(Values, ManyThreadsOfOneMemberShareItsSocket) {
   ThreadedServer server;
   const auto one = server.join(0, 2);

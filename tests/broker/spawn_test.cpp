@@ -36,8 +36,8 @@ JoinRequest spawning(const std::string& job, int rank = 0, int size = 1) {
 }
 
 pid_t broker_pid(const std::string& job) {
-  const auto found =
-      find_broker(place_of({}, job), job, {}, WhenAbsent::fail, base::monotonic_ns() + 10'000'000'000);
+  const auto found = find_broker(place_of({}, job), job, {}, WhenAbsent::fail,
+                                 base::running_deadline(std::chrono::seconds(10)));
   return peer_identity(found.socket.get()).pid;
 }
 

@@ -99,14 +99,15 @@ JoinRequest ThreadedServer::request(int rank, int size) const {
 }
 
 base::UniqueFd ThreadedServer::connect() const {
-  return find_broker(place_, job_, token_hex_, WhenAbsent::fail, base::monotonic_ns() + 10'000'000'000)
+  return find_broker(place_, job_, token_hex_, WhenAbsent::fail,
+                     base::running_deadline(std::chrono::seconds(10)))
       .socket;
 }
 
 RawReply receive_raw(int socket, std::chrono::milliseconds limit) {
   RawReply reply;
   FrameBuffer buffer;
-  const auto deadline = base::monotonic_ns() + static_cast<std::uint64_t>(limit.count()) * 1'000'000;
+  const auto deadline = base::running_deadline(limit);
   for (;;) {
     auto received = receive_message(socket, buffer);
     if (received.outcome == ReceiveOutcome::closed) {

@@ -121,6 +121,31 @@ TEST_F(Stop, CtrlZStopsTheRanksUntilTheJobGoesOn) {
   EXPECT_TRUE(around_.nothing_left());
 }
 
+TEST_F(Stop, AWaitDoesNotRunOutWhileTheJobIsStopped) {
+  // Rank 1 comes when the gate opens; rank 0 waits for it and says so.
+  const auto gate = (around_.folder() / "gate").string();
+  ASSERT_EQ(::mkfifo(gate.c_str(), 0600), 0);
+  auto launch = run_of({"/bin/sh", "-c",
+                        "echo rank $$; [ $TUGLINE_RANK = 0 ] || read line < " + gate + "; exec " + program() +
+                            " collectives"});
+  launch.environment["TUGLINE_REPORT_AFTER"] = "100ms";
+  launch.environment["TUGLINE_FAIL_AFTER"] = "4s";
+  Process run(launch);
+  start_two(run);
+  ASSERT_TRUE(eventually([&] {
+    (void)run.has_said("none", Milliseconds(1));
+    return run.error().find("waiting for") != std::string::npos;
+  })) << run.error();
+  run.kill(SIGTSTP);
+  EXPECT_TRUE(eventually([&] { return state_of(run.pid()) == 'T'; }));
+  (void)run.has_said("none", 5s);  // for longer than a wait may last
+  run.kill(SIGCONT);
+  std::ofstream(gate) << "go\n";
+  const auto end = run.wait();
+  EXPECT_EQ(end.exit_code, 0) << end.error;
+  EXPECT_TRUE(around_.nothing_left());
+}
+
 TEST_F(Stop, AJobThatWasStoppedGoesOnAsIfNothingHadBeen) {
   // Rank 1 comes when the gate opens, so that the others wait when all are stopped.
   const auto gate = (around_.folder() / "gate").string();

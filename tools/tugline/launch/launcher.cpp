@@ -17,6 +17,7 @@
 #include <set>
 #include <utility>
 
+#include "base/clock.h"
 #include "launch/descendants.h"
 #include "launch/machine.h"
 #include "launch/output.h"
@@ -27,8 +28,6 @@
 
 namespace tugline::cli {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 struct Rank {
   pid_t pid = 0;
@@ -163,7 +162,7 @@ class Launcher {
                   {.native_code = errno});
     }
     for (Signal signal = signals_.take(); signal.number != 0; signal = signals_.take()) handle(signal);
-    if (kill_at_ && Clock::now() >= *kill_at_) {
+    if (kill_at_ && base::running_ns() >= *kill_at_) {
       signal_all(SIGKILL);
       kill_now_ = true;
       kill_at_.reset();
@@ -181,8 +180,8 @@ class Launcher {
 
   int timeout_ms() const {
     if (!kill_at_) return -1;
-    auto left = std::chrono::ceil<std::chrono::milliseconds>(*kill_at_ - Clock::now()).count();
-    return static_cast<int>(std::max<std::int64_t>(left, 0));
+    const auto sleep = std::chrono::ceil<std::chrono::milliseconds>(base::sleep_until(*kill_at_));
+    return static_cast<int>(sleep.count());
   }
 
   void handle(Signal signal) {
@@ -216,7 +215,7 @@ class Launcher {
     stopping_ = true;
     signal_all(signal.number, signal.from_terminal);
     signal_all(SIGCONT);  // a stopped process takes it only when it goes on
-    kill_at_ = Clock::now() + request_.grace;
+    kill_at_ = base::running_deadline(request_.grace);
   }
 
   /// With `group_has_it` to those only that are not in this process's group.
@@ -277,7 +276,7 @@ class Launcher {
 
   /// Ends and reaps everything below this process but the broker.
   void end_tree() noexcept {
-    auto kill_from = kill_at_.value_or(Clock::now() + request_.grace);
+    auto kill_from = kill_at_.value_or(base::running_deadline(request_.grace));
     std::set<pid_t> asked;
     stopping_ = true;  // what ends from here on is no news
     try {
@@ -286,7 +285,7 @@ class Launcher {
         auto left = descendants(request_.broker);
         tree_ended_ = left.empty();
         for (pid_t pid : left) {
-          if (kill_now_ || Clock::now() >= kill_from) {
+          if (kill_now_ || base::running_ns() >= kill_from) {
             ::kill(pid, SIGKILL);
           } else if (asked.insert(pid).second) {
             ::kill(pid, SIGTERM);
@@ -325,7 +324,7 @@ class Launcher {
   bool kill_now_ = false;
   bool tree_ended_ = false;
   int stop_signal_ = 0;
-  std::optional<Clock::time_point> kill_at_;
+  std::optional<std::uint64_t> kill_at_;  // base::running_ns()
 };
 
 }  // namespace
