@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Entry points. Everything else is CMake; see CMakePresets.json.
 
-.PHONY: build demo test bench bench-peers growth lint soak chaos bootstrap clean
+.PHONY: build demo test bench bench-peers growth lint matrix soak chaos bootstrap clean
 
 build: bootstrap
 	scripts/build release
@@ -28,6 +28,10 @@ growth: bootstrap
 
 lint:
 	scripts/lint
+
+matrix: bootstrap
+	scripts/build release tugline_command
+	scripts/matrix
 
 soak: bootstrap
 	scripts/build release tugline_command process_worker

@@ -235,6 +235,25 @@ TEST(Sweep, SizesFollowNcclTests) {
   EXPECT_EQ(sizes_of(options).size(), 1U);
 }
 
+// What a rank writes before a call and what the call writes: all of it inside the one buffer.
+TEST(Sweep, InPlaceCallsStayInsideTheirBuffer) {
+  for (int c = 0; c <= static_cast<int>(Collective::all_to_all_v); ++c) {
+    const auto collective = static_cast<Collective>(c);
+    if (!has_in_place(collective)) continue;
+    for (int ranks = 1; ranks <= 9; ++ranks) {
+      const auto shape = shape_of(collective, 10'007, 4, ranks);
+      for (int rank = 0; rank < ranks; ++rank) {
+        EXPECT_LE(in_place_send_offset(collective, shape, rank) + sent_by(collective, shape, rank),
+                  shape.bytes / 4)
+            << core::name_of(collective) << " rank " << rank << " of " << ranks;
+        EXPECT_LE(in_place_recv_offset(collective, shape, rank) + received_by(collective, shape, rank),
+                  shape.bytes / 4)
+            << core::name_of(collective) << " rank " << rank << " of " << ranks;
+      }
+    }
+  }
+}
+
 TEST(Sweep, ShapesAndFactorsFollowNcclTests) {
   auto gather = shape_of(Collective::all_gather, 1024, 4, 3);
   EXPECT_EQ(gather.count, 85U);

@@ -75,6 +75,14 @@ TEST_F(Death, InTheLoop) {
   }
 }
 
+TEST_F(Death, InCollectivesOnRegisteredMemory) {
+  for (std::size_t victim = 0; victim < 3; ++victim) {
+    auto ranks = around_.ranks(3, {"registered"});
+    wait_until_ready(ranks);
+    expect_loss_of(ranks, victim);
+  }
+}
+
 TEST_F(Death, AStoppedRankIsNamedAndEndsTheWaitAtTheLimit) {
   for (const std::string place : {"barrier", "reduction", "agree", "message", "group"}) {
     SCOPED_TRACE(place);

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -291,6 +292,51 @@ void wait_at(Job& job, const Arguments& arguments) {
   steps(comm, 3);
 }
 
+/// Sums in registered memory until a rank is killed; the others go on with it, and own it again at the end.
+void registered(Job& job, const Arguments&) {
+  constexpr std::size_t kCount = 1 << 18;
+  auto* memory = static_cast<float*>(std::aligned_alloc(4096, kCount * sizeof(float)));
+  const std::span<float> values(memory, kCount);
+  auto registration = job.register_memory(memory, values.size_bytes());
+  auto comm = job.communicator();
+  const auto all_are_the_size = [&] {
+    return std::all_of(values.begin(), values.end(),
+                       [&](float v) { return v == static_cast<float>(comm.size()); });
+  };
+  const auto sum = [&] {
+    std::fill(values.begin(), values.end(), 1.0f);
+    comm.all_reduce(values, ReduceOp::sum);
+    require(all_are_the_size(), "sum");
+  };
+  sum();
+  say("ready");
+  auto start = Clock::now();
+  ErrorCode code = ErrorCode::ok;
+  while (code == ErrorCode::ok) {
+    start = Clock::now();
+    try {
+      sum();
+    } catch (const Error& error) {
+      code = error.code();
+      std::fprintf(stderr, "%s\n", error.what());
+    }
+  }
+  say("took " + std::to_string(milliseconds_since(start)) + " ms");
+  require(code == ErrorCode::peer_lost, "peer_lost is expected, not " + std::string(name_of(code)));
+  wait_for_test();
+  const auto outcome = comm.agree();
+  require(!outcome.committed(), "what failed here is not committed");
+  say("aborted");
+  for (const auto& lost : outcome.lost()) say("lost " + std::to_string(lost.rank));
+  sum();
+  registration.deregister();
+  require(all_are_the_size(), "contents at the end of a registration");
+  registration = job.register_memory(memory, values.size_bytes());
+  sum();
+  registration.deregister();
+  std::free(memory);
+}
+
 /// The first rank waits in agree(), the others for a message of the last one, which is killed.
 void agree_beside_message(Job& job, const Arguments&) {
   auto comm = job.communicator();
@@ -426,6 +472,7 @@ const std::map<std::string, Scenario> kScenarios{
     {"abort", abort_elsewhere},
     {"fork", forks},
     {"wait_at", wait_at},
+    {"registered", registered},
     {"agree_beside_message", agree_beside_message},
     {"leave_at_once", leave_at_once},
     {"until_broker_lost", until_broker_lost},

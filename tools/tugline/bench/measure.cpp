@@ -172,8 +172,9 @@ class Bench {
     // Whatever an earlier operation left there must not look right.
     std::memset(second_.data(), 0x5A, shape_.bytes);
     fill_input(request, input_);
-    std::byte* guard =
-        (place == Place::in_place ? second_.data() + shape_.bytes : call_.recv + shape_.recv_count * width);
+    std::byte* guard = (place == Place::in_place
+                            ? second_.data() + shape_.bytes
+                            : call_.recv + received_by(options_.collective, shape_, world_.rank()) * width);
     std::memset(guard, static_cast<int>(kGuard), kGuardBytes);
     operate();
     std::uint64_t wrong = count_wrong(request, call_.recv);
@@ -185,11 +186,12 @@ class Bench {
   /// Another plain value in all of the input; small ones, which are written inside the timed part, by a copy
   /// of at most kShortBytes.
   void rewrite_input(std::uint64_t round) {
-    std::uint64_t bytes = shape_.send_count * size_of(line_.type);
+    std::uint64_t count = sent_by(options_.collective, shape_, world_.rank());
+    std::uint64_t bytes = count * size_of(line_.type);
     if (bytes <= kShortBytes) {
       std::memcpy(input_, short_inputs_[round % short_inputs_.size()].data(), bytes);
     } else {
-      fill_plain(line_.type, input_, shape_.send_count, round);
+      fill_plain(line_.type, input_, count, round);
     }
   }
 

@@ -273,18 +273,16 @@ std::uint64_t count_wrong(const PatternRequest& r, const std::byte* output) {
 }
 
 void fill_plain(DataType type, std::byte* buffer, std::uint64_t count, std::uint64_t round) {
-  std::size_t width = size_of(type);
-  std::byte value[8];
-  store_as(type, value, static_cast<double>(1 + round % 3));
-  auto fill_as = [&]<class T>(T) {
-    T element;
-    std::memcpy(&element, value, sizeof element);
-    std::fill_n(reinterpret_cast<T*>(buffer), count, element);
-  };
-  if (width == 1) return fill_as(std::uint8_t{});
-  if (width == 2) return fill_as(std::uint16_t{});
-  if (width == 4) return fill_as(std::uint32_t{});
-  return fill_as(std::uint64_t{});
+  // A buffer need not be aligned as its elements are.
+  constexpr std::size_t kTileBytes = 4096;
+  const std::size_t width = size_of(type);
+  const std::size_t bytes = count * width;
+  std::byte tile[kTileBytes];
+  const std::size_t tile_bytes = std::min(bytes, kTileBytes);
+  for (std::size_t at = 0; at < tile_bytes; at += width)
+    store_as(type, tile + at, static_cast<double>(1 + round % 3));
+  for (std::size_t at = 0; at < bytes; at += kTileBytes)
+    std::memcpy(buffer + at, tile, std::min(kTileBytes, bytes - at));
 }
 
 }  // namespace tugline::cli

@@ -39,6 +39,16 @@ std::uint64_t Shape::between(int from, int to) const noexcept {
   return blocks[(static_cast<std::size_t>(from) + static_cast<std::size_t>(to)) % blocks.size()];
 }
 
+std::uint64_t sent_by(Collective collective, const Shape& shape, int rank) noexcept {
+  return collective == Collective::all_gather_v ? shape.blocks[static_cast<std::size_t>(rank)]
+                                                : shape.send_count;
+}
+
+std::uint64_t received_by(Collective collective, const Shape& shape, int rank) noexcept {
+  return collective == Collective::reduce_scatter_v ? shape.blocks[static_cast<std::size_t>(rank)]
+                                                    : shape.recv_count;
+}
+
 Shape shape_of(Collective collective, std::uint64_t bytes, std::uint64_t element_bytes, int ranks) {
   auto n = static_cast<std::uint64_t>(ranks);
   std::uint64_t elements = bytes / element_bytes;

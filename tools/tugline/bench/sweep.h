@@ -16,9 +16,10 @@ std::vector<std::uint64_t> sizes_of(const BenchOptions& options);
 
 /// One call's extent, in elements, the same on all ranks.
 struct Shape {
-  std::uint64_t count = 0;       ///< the call's argument
-  std::uint64_t send_count = 0;  ///< elements read per rank (by those that send)
-  std::uint64_t recv_count = 0;  ///< elements written per rank (by those that receive)
+  std::uint64_t count = 0;  ///< the call's argument
+  // Of every rank (that sends, that receives), but for collectives with blocks: see sent_by().
+  std::uint64_t send_count = 0;  ///< elements read
+  std::uint64_t recv_count = 0;  ///< elements written
   std::uint64_t bytes = 0;       ///< of the larger of the two buffers: the column "size"
   /// With blocks of different sizes, their counts: block i of all_gather_v and reduce_scatter_v; of
   /// all_to_all_v rank i has blocks[(i + j) mod n] for rank j.
@@ -28,6 +29,10 @@ struct Shape {
   /// What `from` has for `to`.
   std::uint64_t between(int from, int to) const noexcept;
 };
+/// Elements of this very rank's input and output: of all_gather_v the input is its block, of reduce_scatter_v
+/// the output.
+std::uint64_t sent_by(core::Collective collective, const Shape& shape, int rank) noexcept;
+std::uint64_t received_by(core::Collective collective, const Shape& shape, int rank) noexcept;
 /// The shape whose larger buffer has at most `bytes`.
 Shape shape_of(core::Collective collective, std::uint64_t bytes, std::uint64_t element_bytes, int ranks);
 
