@@ -243,6 +243,7 @@ TUGLINE_CALL(SegmentReply, OpenSegment);
 TUGLINE_CALL(SegmentReply, DepositSegment);
 TUGLINE_CALL(SegmentReply, ImportSegment);
 TUGLINE_CALL(Done, ReleaseSegment);
+TUGLINE_CALL(Done, KeepSegment);
 TUGLINE_CALL(Done, RemoveSegment);
 TUGLINE_CALL(Done, PutValue);
 TUGLINE_CALL(Value, GetValue);

@@ -89,6 +89,10 @@ class MemberClient final : public Client {
     return complete(std::move(segment), reply);
   }
 
+  void keep(SegmentId id) override {
+    ask<core::Done>(core::KeepSegment{id}, base::running_deadline(kAnswerDeadline), "keep segment");
+  }
+
   void release(SegmentId id) override {
     ask<core::Done>(core::ReleaseSegment{id}, base::running_deadline(kAnswerDeadline), "release segment");
   }

@@ -77,6 +77,9 @@ class Client {
   /// none. An existing one of another size is Error{mismatch}. Counts one reference for this member.
   virtual Segment open_or_create(std::string_view name, std::uint64_t bytes, Lifetime lifetime,
                                  SegmentKind kind = SegmentKind::scratch) = 0;
+  /// A named segment that this member refers to outlives all references from now on, as if it had been made
+  /// persistent; nothing if its name was removed. Any member may say so, also again.
+  virtual void keep(SegmentId id) = 0;
   /// Opens an existing segment; Error{not_found} if there is none.
   virtual Segment open(std::string_view name) = 0;
   /// Makes an anonymous segment, or deposits one under a new name; Error{already_exists} if the name is

@@ -87,16 +87,24 @@ SegmentTable::Deposit SegmentTable::deposit(const core::DepositSegment& request,
   return {&segments_.emplace(last_id_, std::move(segment)).first->second, true};
 }
 
-void SegmentTable::release(SegmentId id, MemberId member) {
+HeldSegment& SegmentTable::referred(SegmentId id, MemberId member) {
   const auto at = segments_.find(id);
-  const auto held =
-      at == segments_.end() ? decltype(at->second.references.end()){} : at->second.references.find(member);
-  if (at == segments_.end() || held == at->second.references.end())
+  if (at == segments_.end() || !at->second.references.contains(member))
     throw Error(ErrorCode::not_found, fmt::format("this member holds no reference to segment {}", id),
                 "release each reference once");
-  if (--held->second == 0) {
-    at->second.references.erase(held);
-    if (at->second.creator == member) note_retired(at->second);
+  return at->second;
+}
+
+void SegmentTable::keep(SegmentId id, MemberId member) {
+  auto& segment = referred(id, member);
+  if (!segment.name.empty()) segment.lifetime = Lifetime::persistent;
+}
+
+void SegmentTable::release(SegmentId id, MemberId member) {
+  auto& segment = referred(id, member);
+  if (const auto held = segment.references.find(member); --held->second == 0) {
+    segment.references.erase(held);
+    if (segment.creator == member) note_retired(segment);
   }
   drop_if_unused(id);
 }

@@ -50,6 +50,8 @@ class SegmentTable {
     bool created;
   };
   Deposit deposit(const core::DepositSegment& request, base::UniqueFd descriptor, MemberId member);
+  /// From now on it outlives its references, if it has a name. Throws as release().
+  void keep(SegmentId id, MemberId member);
   /// Throws Error{not_found} unless the member holds a reference.
   void release(SegmentId id, MemberId member);
   /// Throws Error{not_found}.
@@ -70,6 +72,7 @@ class SegmentTable {
 
  private:
   HeldSegment& by_name(const std::string& name);
+  HeldSegment& referred(SegmentId id, MemberId member);
   void drop_if_unused(SegmentId id);
   void note_retired(const HeldSegment& segment);
   void check_limits(std::uint64_t bytes, MemberId member) const;

@@ -135,6 +135,13 @@ Server::Verdict Server::handle_request(Connection& connection, const core::Frame
       reply_segment(connection, request, segments_.import(message.id, member), Origin::existing);
       return Verdict::keep;
     }
+    case MessageType::keep_segment: {
+      core::KeepSegment message;
+      if (!core::decode(frame, message)) return Verdict::violation;
+      segments_.keep(message.id, member);
+      reply_done(connection, request);
+      return Verdict::keep;
+    }
     case MessageType::release_segment: {
       core::ReleaseSegment message;
       if (!core::decode(frame, message)) return Verdict::violation;

@@ -10,16 +10,16 @@
 #include <vector>
 
 #include "base/shared_memory.h"
-#include "broker/client.h"
 #include "comm/bank.h"
 #include "core/control.h"
+#include "memory/allocation.h"
 #include "tugline/error.h"
 
 namespace tugline::comm {
 
-/// A communicator's board as mapped by this rank, and the segment it is a reference to.
+/// A communicator's board as mapped by this rank.
 struct MappedBoard {
-  broker::SegmentId segment = 0;
+  memory::SegmentReference reference;
   base::Mapping mapping;
 
   Board& get() const noexcept { return *static_cast<Board*>(mapping.data()); }
@@ -34,9 +34,10 @@ struct EpochId {
 };
 
 struct Epoch {
-  Epoch(std::shared_ptr<const MappedBoard> board_in, Bank bank_in, EpochId id_in, std::uint32_t rank_in,
-        std::vector<std::uint32_t> originals_in)
+  Epoch(std::shared_ptr<const MappedBoard> board_in, memory::SegmentReference bank_reference_in, Bank bank_in,
+        EpochId id_in, std::uint32_t rank_in, std::vector<std::uint32_t> originals_in)
       : board(std::move(board_in)),
+        bank_reference(std::move(bank_reference_in)),
         bank(std::move(bank_in)),
         path(std::move(id_in.path)),
         generation(id_in.generation),
@@ -47,9 +48,9 @@ struct Epoch {
         pair_received(size) {}
 
   std::shared_ptr<const MappedBoard> board;  ///< outlives epochs that end by the communicator's own decision
+  memory::SegmentReference bank_reference;
   Bank bank;
-  broker::SegmentId segment = 0;  ///< the bank's
-  std::string path;               ///< see EpochId
+  std::string path;  ///< see EpochId
   std::uint64_t generation;
   std::uint32_t rank;  ///< mine, in this epoch
   std::uint32_t size;

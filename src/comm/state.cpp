@@ -95,15 +95,13 @@ CommunicatorState::CommunicatorState(std::shared_ptr<broker::Client> client, Dev
   enter_first_epoch(std::move(everyone));
 }
 
-CommunicatorState::~CommunicatorState() {
-  client_->give_back(epoch_->segment);
-  client_->give_back(epoch_->board->segment);
-}
+CommunicatorState::~CommunicatorState() {}
 
 std::shared_ptr<const MappedBoard> CommunicatorState::open_board(const std::string& name) {
   auto segment = client_->open_or_create(name, sizeof(Board), broker::Lifetime::referenced);
+  memory::SegmentReference reference(client_, segment.id);  // before anything can fail
   auto board = std::make_shared<MappedBoard>(
-      segment.id, base::Mapping(segment.descriptor.get(), sizeof(Board), base::Access::read_write));
+      std::move(reference), base::Mapping(segment.descriptor.get(), sizeof(Board), base::Access::read_write));
   publish_cores(board->get());
   board->get().processes[identity_.rank].store(identity_.process, std::memory_order_relaxed);
   board->get().members[identity_.rank].store(client_->member() + 1, std::memory_order_release);
@@ -116,12 +114,13 @@ std::shared_ptr<Epoch> CommunicatorState::make_epoch(std::shared_ptr<const Mappe
   const auto layout = BankLayout::make(ranks, scratch_bytes_, pair_scratch_bytes(ranks));
   auto segment = client_->open_or_create(fmt::format("comm/{}/bank/{}", identity_.name, id.path),
                                          layout.total, broker::Lifetime::referenced);
+  memory::SegmentReference reference(client_, segment.id);  // before anything can fail
   base::Mapping mapping(segment.descriptor.get(), layout.total, base::Access::read_write);
   const auto rank = static_cast<std::uint32_t>(std::find(originals.begin(), originals.end(), identity_.rank) -
                                                originals.begin());
-  auto epoch = std::make_shared<Epoch>(std::move(board), Bank(std::move(mapping), layout), std::move(id),
-                                       rank, std::move(originals));
-  epoch->segment = segment.id;
+  auto epoch =
+      std::make_shared<Epoch>(std::move(board), std::move(reference), Bank(std::move(mapping), layout),
+                              std::move(id), rank, std::move(originals));
   // Pages are populated by the rank that writes them: they are charged to it and lie in its memory, and a
   // shortage is an error here instead of a signal later.
   base::populate(epoch->bank.base(), layout.control_end);
@@ -140,11 +139,10 @@ void CommunicatorState::enter_first_epoch(std::vector<std::uint32_t> originals) 
     id = {above->path + ".0", above->generation << 16};
     name += fmt::format("/board/{}", id.path);
   }
-  const auto previous = current();
+  const auto previous = current();  // agreement_ is about to leave its board
   enter_epoch(make_epoch(open_board(name), std::move(id), std::move(originals)));
   agreement_.emplace(board().agreements, identity_.rank, identity_.size);
   place_.doorbell = &board().doorbells[identity_.rank];
-  if (previous) client_->release(previous->board->segment);
 }
 
 void CommunicatorState::enter_next_epoch(std::vector<std::uint32_t> originals) {
@@ -171,7 +169,6 @@ void CommunicatorState::enter_epoch(std::shared_ptr<Epoch> next) {
     status_ = {};
     failed_.store(false, std::memory_order_release);
   }
-  if (previous) client_->release(previous->segment);
 }
 
 void CommunicatorState::submit(Call call, const Target& target) {

@@ -57,7 +57,8 @@ void describe(A& archive, M& m) requires std::is_same_v<std::remove_const_t<M>, 
 
 template <class A, class M>
 void describe(A& archive, M& m) requires std::is_same_v<std::remove_const_t<M>, ImportSegment> ||
-    std::is_same_v<std::remove_const_t<M>, ReleaseSegment> {
+    std::is_same_v<std::remove_const_t<M>, ReleaseSegment> ||
+    std::is_same_v<std::remove_const_t<M>, KeepSegment> {
   archive.number(m.id);
 }
 
@@ -152,6 +153,7 @@ TUGLINE_MESSAGE(DepositSegment);
 TUGLINE_MESSAGE(ImportSegment);
 TUGLINE_MESSAGE(SegmentReply);
 TUGLINE_MESSAGE(ReleaseSegment);
+TUGLINE_MESSAGE(KeepSegment);
 TUGLINE_MESSAGE(RemoveSegment);
 TUGLINE_MESSAGE(PutValue);
 TUGLINE_MESSAGE(GetValue);

@@ -42,6 +42,7 @@ enum class MessageType : std::uint16_t {
   rank_ended,
   rank_starts,
   attach_observer,
+  keep_segment,
 };
 
 /// What a segment is for: how the accounts are divided.
@@ -123,6 +124,14 @@ struct ReleaseSegment {
   static constexpr auto kType = MessageType::release_segment;
   std::uint64_t id = 0;
   friend bool operator==(const ReleaseSegment&, const ReleaseSegment&) = default;
+};
+
+/// The segment, which has a name, outlives its references from now on; nothing if its name was taken away.
+/// Reply: Done.
+struct KeepSegment {
+  static constexpr auto kType = MessageType::keep_segment;
+  std::uint64_t id = 0;
+  friend bool operator==(const KeepSegment&, const KeepSegment&) = default;
 };
 
 /// Takes the name away; the memory goes with the last reference. Reply: Done.

@@ -24,8 +24,8 @@ class HostAllocation final : public SharedAllocation {
 
  private:
   HostAllocation(const std::shared_ptr<broker::Client>& client, const broker::Segment& segment)
-      : memory_(MemberMemory::of(client)),
-        reference_(client, segment.id),
+      : reference_(client, segment.id),
+        memory_(MemberMemory::of(client)),
         mapping_(segment.descriptor.get(), segment.bytes, base::Access::read_write) {
     base::populate(mapping_.data(), mapping_.bytes());
     window_.emplace(memory_->windows(), mapping_.data(), mapping_.bytes(), segment.id, 0);
@@ -33,8 +33,8 @@ class HostAllocation final : public SharedAllocation {
 
   // In this order: an address is forgotten before its pages are unmapped, and these before the reference
   // goes.
-  std::shared_ptr<MemberMemory> memory_;
   SegmentReference reference_;
+  std::shared_ptr<MemberMemory> memory_;
   base::Mapping mapping_;
   std::optional<WindowEntry> window_;
 };
@@ -59,7 +59,7 @@ std::size_t bytes_of(std::size_t count, std::size_t element_bytes) {
 }
 
 SegmentReference::~SegmentReference() {
-  client_->give_back(id_);
+  if (client_) client_->give_back(id_);
 }
 
 void throw_out_of_memory(broker::Client& client, std::size_t bytes, const Error& error) {

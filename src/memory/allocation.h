@@ -20,8 +20,8 @@ class SegmentReference {
   SegmentReference(std::shared_ptr<broker::Client> client, broker::SegmentId id) noexcept
       : client_(std::move(client)), id_(id) {}
   ~SegmentReference();
-  SegmentReference(const SegmentReference&) = delete;
-  SegmentReference& operator=(const SegmentReference&) = delete;
+  SegmentReference(SegmentReference&&) noexcept = default;  // leaves none behind
+  SegmentReference& operator=(SegmentReference&&) = delete;
 
   broker::Client& client() const noexcept { return *client_; }
   broker::SegmentId id() const noexcept { return id_; }

@@ -69,7 +69,8 @@ void check_shape(NamedHeader& header, const broker::Client& client, std::string_
 
 broker::Segment open_segment(broker::Client& client, std::string_view name, const Shape& shape) {
   try {
-    return client.open_or_create(segment_name(name), shape.segment_bytes(), broker::Lifetime::persistent,
+    // Kept only when it is usable: a name whose maker had no room for it must not stay.
+    return client.open_or_create(segment_name(name), shape.segment_bytes(), broker::Lifetime::referenced,
                                  broker::SegmentKind::named);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::mismatch) throw;
@@ -80,11 +81,11 @@ broker::Segment open_segment(broker::Client& client, std::string_view name, cons
 class HostNamedMemory final : public NamedMemory {
  public:
   HostNamedMemory(std::shared_ptr<broker::Client> client, std::string name, const Shape& shape,
-                  broker::Segment segment)
-      : name_(std::move(name)),
+                  const broker::Segment& segment)
+      : reference_(client, segment.id),
+        name_(std::move(name)),
         shape_(shape),
         memory_(MemberMemory::of(client)),
-        reference_(client, segment.id),
         mapping_(segment.descriptor.get(), segment.bytes, base::Access::read_write),
         header_(*static_cast<NamedHeader*>(mapping_.data())),
         writer_(header_, std::move(client), name_) {
@@ -93,6 +94,7 @@ class HostNamedMemory final : public NamedMemory {
     allow(PROT_READ);
     window_.emplace(memory_->windows(), copy(0), shape_.segment_bytes() - kNamedPageBytes, segment.id,
                     kNamedPageBytes);
+    reference_.client().keep(segment.id);
   }
 
   std::size_t bytes() const noexcept override { return shape_.bytes; }
@@ -172,10 +174,10 @@ class HostNamedMemory final : public NamedMemory {
                 "raise vm.max_map_count if the process has very many mappings", std::move(context));
   }
 
+  SegmentReference reference_;
   std::string name_;
   Shape shape_;
   std::shared_ptr<MemberMemory> memory_;
-  SegmentReference reference_;
   base::Mapping mapping_;
   std::optional<WindowEntry> window_;  // of all elements; forgotten before they are unmapped
   NamedHeader& header_;
@@ -201,8 +203,8 @@ std::shared_ptr<NamedMemory> open_named(std::shared_ptr<broker::Client> client, 
     refuse(fmt::format("\"{}\" was asked with {} bytes, {} is the most", name, bytes, kMaxNamedBytes),
            "ask for less than 128 TiB, which is all that a process can map");
   const Shape shape{bytes, options.copies};
-  auto segment = open_segment(*client, name, shape);
-  return std::make_shared<HostNamedMemory>(std::move(client), std::string(name), shape, std::move(segment));
+  const auto segment = open_segment(*client, name, shape);
+  return std::make_shared<HostNamedMemory>(std::move(client), std::string(name), shape, segment);
 }
 
 }  // namespace tugline::memory

@@ -129,6 +129,27 @@ TEST(Segments, PersistentOnesOutliveAllMembers) {
   EXPECT_ERROR(next->remove("model"), ErrorCode::not_found, "model");
 }
 
+TEST(Segments, AreKeptFromWhenSomebodySaysSo) {
+  ThreadedServer server;
+  const auto one = server.join(0, 2);
+  const auto two = server.join(1, 2);
+  const auto make = [&](const char* name) {
+    return one->open_or_create(name, 4096, Lifetime::referenced).id;
+  };
+  const auto kept = make("kept");
+  const auto removed = make("removed");
+  EXPECT_ERROR(two->keep(kept), ErrorCode::not_found, "holds no reference");
+  EXPECT_EQ(two->open("kept").id, kept);
+  two->keep(kept);
+  two->keep(kept);
+  one->remove("removed");
+  one->keep(removed);  // nothing: nobody could find it any more
+  for (const auto id : {kept, removed}) one->release(id);
+  two->release(kept);
+  EXPECT_EQ(one->open("kept").id, kept);
+  EXPECT_EQ(one->usage(one->member()).job_segments, 1u);
+}
+
 TEST(Segments, NamesAndSizesAreChecked) {
   ThreadedServer server;
   const auto member = server.join();

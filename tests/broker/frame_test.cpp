@@ -94,6 +94,7 @@ TEST(Frame, EveryMessageIsReadBackAsItWasWritten) {
     expect_round_trip(
         SegmentReply{random.number<std::uint64_t>(), random.number<std::uint64_t>(), random.flag()}, request);
     expect_round_trip(ReleaseSegment{random.number<std::uint64_t>()}, request);
+    expect_round_trip(KeepSegment{random.number<std::uint64_t>()}, request);
     expect_round_trip(RemoveSegment{random.text(kMaxSegmentNameBytes)}, request);
     expect_round_trip(GetValue{random.text(kMaxKeyBytes), random.number<std::uint32_t>()}, request);
     expect_round_trip(Usage{random.number<std::uint32_t>()}, request);

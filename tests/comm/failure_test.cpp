@@ -2,12 +2,17 @@
 // What goes wrong, and what everybody is told: different calls, abort, death, agreement.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <barrier>
 #include <chrono>
+#include <fstream>
 #include <future>
 #include <mutex>
+#include <new>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -272,6 +277,47 @@ TEST(GoodBye, AfterTheLastOperationIsNoErrorToThoseStillInIt) {
 }
 
 // The bank goes with its last reference, so a sender must not be through before the receiver holds one.
+TEST(NoRoom, ACommunicatorThatCannotBeMappedLeavesNothing) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers need address space themselves";
+#endif
+  LocalJob job(1);
+  const auto client = job.client(0);
+  const auto devices = device::host_devices(1);
+  CommunicatorState::Identity identity;
+  identity.name = "world";
+  identity.rank = 0;
+  identity.size = 1;
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_AS, &before), 0);
+  constexpr rlim_t kStep = 64 << 10;
+  int refused = 0;
+  // Ever more room, so that each of its mappings fails once.
+  for (std::shared_ptr<CommunicatorState> state; !state;) {
+    rlim_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    const rlimit tight{
+        pages * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE)) + kStep * static_cast<rlim_t>(refused),
+        before.rlim_max};
+    ASSERT_EQ(::setrlimit(RLIMIT_AS, &tight), 0);
+    std::optional<Error> error;
+    try {
+      state = CommunicatorState::create(client, *devices[0], identity);
+    } catch (const Error& thrown) {
+      error = thrown;
+    } catch (const std::bad_alloc&) {
+    }
+    ::setrlimit(RLIMIT_AS, &before);
+    if (state) break;
+    ++refused;
+    if (error) {
+      EXPECT_EQ(error->code(), ErrorCode::out_of_memory) << error->what();
+    }
+    ASSERT_EQ(job.segments(), 0u) << "after " << refused << " refusals";
+  }
+  EXPECT_GT(refused, 2);
+}
+
 TEST(GoodBye, AMessageToARankThatComesLaterIsNotLost) {
   for (int round = 0; round < 10; ++round) {
     LocalJob job(2);

@@ -37,6 +37,7 @@ class LocalClient final : public broker::Client {
     job_.count_refused_import();
     throw Error(ErrorCode::not_found, "segment " + std::to_string(id) + " is not held any more", "");
   }
+  void keep(broker::SegmentId) override { throw unused("keep"); }
   void release(broker::SegmentId id) override { job_.release(id); }
   void give_back(broker::SegmentId id) noexcept override { job_.release(id); }
   void remove(std::string_view) override { throw unused("remove"); }

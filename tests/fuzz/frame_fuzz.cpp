@@ -39,7 +39,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t byte
   FrameView view;
   if (parse_frame(whole, view) != FrameFault::none) return 0;
   check_all<Hello, Welcome, Failure, Done, OpenSegment, DepositSegment, ImportSegment, SegmentReply,
-            ReleaseSegment, RemoveSegment, PutValue, GetValue, Value, Leave, Usage, UsageReport,
+            ReleaseSegment, KeepSegment, RemoveSegment, PutValue, GetValue, Value, Leave, Usage, UsageReport,
             AttachLauncher, RankEnded, RankStarts, AttachObserver>(view, whole);
   return 0;
 }

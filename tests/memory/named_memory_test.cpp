@@ -214,6 +214,19 @@ TEST_F(NamedMemoryTest, WrongArgumentsAreNamed) {
             ErrorCode::out_of_memory);
 }
 
+TEST_F(NamedMemoryTest, ANameIsFreeAgainWhenThereIsNoRoomForItsMemory) {
+  // The first is more than the machine has, the second more than an address space.
+  for (const std::size_t bytes : {std::size_t{1} << 44, (std::size_t{1} << 47) - 1}) {
+    EXPECT_EQ(error_of([&] { open_named(a_, "weights", bytes, {.copies = 2}); }).code(),
+              ErrorCode::out_of_memory);
+    EXPECT_EQ(a_->usage(a_->member()).job_segments, 0u);
+    EXPECT_EQ(error_of([&] { a_->open("named/weights"); }).code(), ErrorCode::not_found);
+  }
+  // Of another size, and it stays.
+  open(b_);
+  EXPECT_EQ(open(a_).size(), kCount);
+}
+
 TEST_F(NamedMemoryTest, AForeignSegmentOfThatNameIsRefused) {
   const auto segment = a_->create("named/weights", 4096 + 2 * 12288, broker::Lifetime::persistent);
   base::Mapping mapping(segment.descriptor.get(), segment.bytes, base::Access::read_write);
