@@ -73,8 +73,9 @@ class Client {
   /// Mapped as long as the client lives.
   virtual core::ControlSegment& control() const noexcept = 0;
 
-  /// Opens the segment `name`, or makes it (zeroed, sealed, `bytes` long, charged to this member) if there is
-  /// none. An existing one of another size is Error{mismatch}. Counts one reference for this member.
+  /// Opens the segment `name`, or makes it (zeroed, sealed, `bytes` long) if there is none. It is charged
+  /// to its maker; scratch to all who refer to it, in equal parts. An existing one of another size is
+  /// Error{mismatch}. Counts one reference for this member.
   virtual Segment open_or_create(std::string_view name, std::uint64_t bytes, Lifetime lifetime,
                                  SegmentKind kind = SegmentKind::scratch) = 0;
   /// A named segment that this member refers to outlives all references from now on, as if it had been made

@@ -39,6 +39,14 @@ const HeldSegment& SegmentTable::import(SegmentId id, MemberId member) {
   return at->second;
 }
 
+std::uint64_t SegmentTable::share_of(const HeldSegment& segment, MemberId member) noexcept {
+  if (segment.kind != SegmentKind::scratch) return segment.creator == member ? segment.bytes : 0;
+  if (!segment.references.contains(member)) return 0;
+  const auto sharers = segment.references.size();
+  return segment.bytes / sharers +
+         (segment.references.begin()->first == member ? segment.bytes % sharers : 0);
+}
+
 void SegmentTable::check_limits(std::uint64_t bytes, MemberId member) const {
   const auto refuse = [bytes](const char* whose, std::uint64_t used, std::uint64_t limit) {
     if (limit == 0 || (used <= limit && bytes <= limit - used)) return;
@@ -46,8 +54,7 @@ void SegmentTable::check_limits(std::uint64_t bytes, MemberId member) const {
                 fmt::format("{} bytes asked, {} of the {}'s {} are in use", bytes, used, whose, limit),
                 "release segments, or start the broker with a higher limit");
   };
-  const auto at = charged_bytes_.find(member);
-  refuse("member", at == charged_bytes_.end() ? 0 : at->second, limits_.member_bytes);
+  if (limits_.member_bytes != 0) refuse("member", usage(member).member_bytes(), limits_.member_bytes);
   refuse("job", job_bytes_, limits_.job_bytes);
   // Keeps the sums from wrapping; no host has that much.
   refuse("job", job_bytes_, std::uint64_t{1} << 62);
@@ -82,7 +89,6 @@ SegmentTable::Deposit SegmentTable::deposit(const core::DepositSegment& request,
   segment.creator = member;
   segment.references[member] = 1;
   if (!request.name.empty()) names_[request.name] = segment.id;
-  charged_bytes_[member] += segment.bytes;
   job_bytes_ += segment.bytes;
   return {&segments_.emplace(last_id_, std::move(segment)).first->second, true};
 }
@@ -131,9 +137,6 @@ void SegmentTable::drop_if_unused(SegmentId id) {
   const auto& segment = at->second;
   if (!segment.name.empty()) names_.erase(segment.name);
   job_bytes_ -= segment.bytes;
-  if (const auto charged = charged_bytes_.find(segment.creator);
-      charged != charged_bytes_.end() && (charged->second -= segment.bytes) == 0)
-    charged_bytes_.erase(charged);
   segments_.erase(at);
 }
 
@@ -147,10 +150,6 @@ void SegmentTable::drop_member(MemberId member) {
     segment.creator = kNoMember;
     if (referred) note_retired(segment);
   }
-  if (const auto charged = charged_bytes_.find(member); charged != charged_bytes_.end()) {
-    charged_bytes_[kNoMember] += charged->second;
-    charged_bytes_.erase(member);
-  }
   for (const auto id : touched) drop_if_unused(id);
 }
 
@@ -161,19 +160,17 @@ void SegmentTable::drop_all_members() {
     segment.creator = kNoMember;
     all.push_back(id);
   }
-  charged_bytes_.clear();
-  if (job_bytes_ != 0) charged_bytes_[kNoMember] = job_bytes_;
   for (const auto id : all) drop_if_unused(id);
 }
 
 core::UsageReport SegmentTable::usage(MemberId member) const {
   core::UsageReport report;
   for (const auto& [id, segment] : segments_) {
-    if (segment.creator == member) {
+    if (const auto share = share_of(segment, member); share != 0) {
       auto& bytes = segment.kind == SegmentKind::scratch  ? report.scratch_bytes
                     : segment.kind == SegmentKind::buffer ? report.buffer_bytes
                                                           : report.named_bytes;
-      bytes += segment.bytes;
+      bytes += share;
       ++report.member_segments;
     }
     const auto held = segment.references.find(member);

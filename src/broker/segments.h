@@ -75,13 +75,14 @@ class SegmentTable {
   HeldSegment& referred(SegmentId id, MemberId member);
   void drop_if_unused(SegmentId id);
   void note_retired(const HeldSegment& segment);
+  /// What the member is charged for it. Scratch is used by all who refer to it, whoever made it: they share.
+  static std::uint64_t share_of(const HeldSegment& segment, MemberId member) noexcept;
   void check_limits(std::uint64_t bytes, MemberId member) const;
 
   SegmentLimits limits_;
   SegmentId last_id_ = 0;
   std::unordered_map<SegmentId, HeldSegment> segments_;
   std::unordered_map<std::string, SegmentId> names_;
-  std::unordered_map<MemberId, std::uint64_t> charged_bytes_;
   std::uint64_t job_bytes_ = 0;
   std::vector<SegmentId> retired_;
 };

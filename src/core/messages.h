@@ -181,8 +181,8 @@ struct Usage {
 
 struct UsageReport {
   static constexpr auto kType = MessageType::usage_report;
-  std::uint64_t scratch_bytes = 0;  ///< of living segments that this member deposited, by kind
-  std::uint64_t buffer_bytes = 0;
+  std::uint64_t scratch_bytes = 0;  ///< its share of those that it and others refer to
+  std::uint64_t buffer_bytes = 0;   ///< of living segments that this member deposited, by kind
   std::uint64_t named_bytes = 0;
   std::uint64_t imported_bytes = 0;  ///< of buffers of others that it refers to
   std::uint64_t member_segments = 0;

@@ -25,7 +25,7 @@ TEST(Usage, IsDividedByKindAndImports) {
   two->import(buffer);
   two->open("comm");
   const auto first = two->usage(one->member());
-  EXPECT_EQ(first.scratch_bytes, 1000u);
+  EXPECT_EQ(first.scratch_bytes, 500u);
   EXPECT_EQ(first.buffer_bytes, 2000u);
   EXPECT_EQ(first.named_bytes, 4000u);
   EXPECT_EQ(first.imported_bytes, 0u);
@@ -34,11 +34,35 @@ TEST(Usage, IsDividedByKindAndImports) {
   EXPECT_EQ(first.job_bytes, 7000u);
   EXPECT_EQ(first.job_segments, 3u);
   const auto second = two->usage(two->member());
-  EXPECT_EQ(second.member_bytes(), 0u);
+  EXPECT_EQ(second.scratch_bytes, 500u);
+  EXPECT_EQ(second.member_bytes(), 500u);
   EXPECT_EQ(second.imported_bytes, 2000u) << "scratch that is shared is nobody's import";
   EXPECT_EQ(second.member_references, 2u);
   two->release(buffer);
   EXPECT_EQ(two->usage(two->member()).imported_bytes, 0u);
+}
+
+TEST(Usage, ScratchIsSharedByThoseWhoUseItAndByNobodyElse) {
+  ServerOptions options;
+  options.limits = {.member_bytes = 5000};
+  ThreadedServer server(std::move(options));
+  const auto one = server.join(0, 3);
+  auto two = server.join(1, 3);
+  auto three = server.join(2, 3);
+  const auto made = one->open_or_create("comm", 4001, Lifetime::referenced).id;
+  EXPECT_ERROR(one->create("", 3000, Lifetime::referenced), ErrorCode::out_of_memory,
+               "4001 of the member's 5000");
+  two->open("comm");
+  two->open("comm");
+  EXPECT_EQ(one->usage(one->member()).scratch_bytes + one->usage(two->member()).scratch_bytes, 4001u);
+  EXPECT_EQ(one->usage(two->member()).scratch_bytes / 2, 1000u);
+  EXPECT_EQ(one->usage(three->member()).scratch_bytes, 0u);
+  // There is room for it now.
+  one->release(one->create("", 2500, Lifetime::referenced).id);
+  one->release(made);
+  EXPECT_EQ(one->usage(one->member()).scratch_bytes, 0u);
+  EXPECT_EQ(one->usage(two->member()).scratch_bytes, 4001u);
+  EXPECT_EQ(one->usage(core::Usage::kNobody).scratch_bytes, 0u);
 }
 
 TEST(Usage, WhatTheDeadHaveLeftBelongsToNobody) {

@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <csignal>
 #include <fstream>
 #include <map>
@@ -281,6 +282,23 @@ TEST(Run, UsageErrorsEndWithTwo) {
     EXPECT_EQ(ended.exit_code, 2);
     expect_three_lines(ended.error, "invalid_argument");
     EXPECT_EQ(ended.output, "");
+  }
+}
+
+TEST(Run, ARankWithAWrongSettingSaysSoOnce) {
+  const TemporaryDirectory directory;
+  const auto file = (directory.path() / "wrong.toml").string();
+  std::ofstream(file) << "spin_us = \"soon\"\n";
+  for (const auto& setting : {std::string("TUGLINE_SPIN_US=soon"), "TUGLINE_CONFIG_FILE=" + file}) {
+    const auto ended = run_command({"run", "-n", "2", "--env", setting, "--env", "TUGLINE_DEBUG=trace", "--",
+                                    TUGLINE_COMMAND, "bench", "all_reduce", "-n", "1"});
+    EXPECT_EQ(ended.exit_code, 1);
+    const auto lines = lines_of(ended.error);
+    EXPECT_EQ(std::count_if(lines.begin(), lines.end(),
+                            [](const auto& line) { return line.find("soon") != std::string::npos; }),
+              2)
+        << ended.error;
+    EXPECT_EQ(lines.size(), 8U) << "three lines and the launcher's of each rank:\n" << ended.error;
   }
 }
 
