@@ -118,7 +118,7 @@ class TUGLINE_EXPORT Communicator {
   const std::string& name() const noexcept;
 
   /// output[i] = op over all ranks of input[i]. `send == recv` is in place. Here and below `op` is a
-  /// ReduceOp, or Reduction::pre_mul_sum(factor).
+  /// ReduceOp, or Reduction::pre_mul_sum(factor), and buffers may begin at any address.
   void all_reduce(const void* send, void* recv, std::size_t count, DataType type, Reduction op,
                   Target target = {});
   /// recv holds size() blocks of `count` elements, block r from rank r. In place: send == recv + rank() *

@@ -48,7 +48,7 @@ enum class MessageType : std::uint16_t {
 /// What a segment is for: how the accounts are divided.
 enum class SegmentKind : std::uint8_t {
   scratch,  ///< the library's own: communicators
-  buffer,   ///< memory that the user allocated
+  buffer,   ///< memory that the user allocated, or registered
   named,    ///< named memory
 };
 

@@ -257,5 +257,44 @@ TEST(Kernels, ScaleRoundsTowardZero) {
   }
 }
 
+// The same bytes at an odd address give the same bytes at another.
+TEST(Kernels, BuffersNeedNotBeAligned) {
+  constexpr std::size_t kCount = 1111;
+  std::mt19937 random(5);
+  for (const auto* table : tables()) {
+    for (int type = 0; type < kDataTypeCount; ++type) {
+      const std::size_t bytes = kCount * size_of(static_cast<DataType>(type));
+      std::vector<std::uint64_t> aligned[4];
+      std::vector<unsigned char> odd[4];
+      for (int i = 0; i < 4; ++i) {
+        aligned[i].resize(kCount + 1);
+        auto* at = reinterpret_cast<unsigned char*>(aligned[i].data());
+        // No NaN, whose payload may differ: the highest bits of every element are 0.
+        for (std::size_t b = 0; b < bytes; ++b) at[b] = static_cast<unsigned char>(random() % 0x30);
+        odd[i].assign(at, at + bytes);
+        odd[i].insert(odd[i].begin(), static_cast<std::size_t>(2 * i + 1), 0);
+      }
+      const auto at_odd = [&](int i) { return odd[i].data() + 2 * i + 1; };
+      const auto is_equal = [&](int i) { return std::memcmp(aligned[i].data(), at_odd(i), bytes) == 0; };
+      for (int op = 0; op < 4; ++op) {
+        for (std::size_t operands : {2, 3}) {
+          const void* from[] = {aligned[1].data(), aligned[2].data(), aligned[3].data()};
+          const void* from_odd[] = {at_odd(1), at_odd(2), at_odd(3)};
+          table->reduce[type][op](aligned[0].data(), from, operands, kCount);
+          table->reduce[type][op](at_odd(0), from_odd, operands, kCount);
+          EXPECT_TRUE(is_equal(0)) << table->name << " type " << type << " operator " << op;
+        }
+      }
+      const std::uint64_t factor = 0x3030303030303030;
+      table->multiply[type](aligned[0].data(), aligned[1].data(), kCount, factor);
+      table->multiply[type](at_odd(0), at_odd(1), kCount, factor);
+      EXPECT_TRUE(is_equal(0)) << table->name << " type " << type << " multiplied";
+      table->scale[type](aligned[2].data(), kCount, 3);
+      table->scale[type](at_odd(2), kCount, 3);
+      EXPECT_TRUE(is_equal(2)) << table->name << " type " << type << " scaled";
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tugline::comm
