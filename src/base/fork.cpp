@@ -34,7 +34,7 @@ std::atomic<std::uint64_t>* word_of_this_process() {
 }  // namespace
 
 std::uint64_t process_identity() {
-  static auto* const word = word_of_this_process();
+  static auto* word = word_of_this_process();
   auto identity = word->load(std::memory_order_acquire);
   while (identity == 0) {
     const auto drawn = std::strtoull(random_hex(sizeof(identity)).c_str(), nullptr, 16);

@@ -3,25 +3,29 @@
 
 #include <thread>
 
+#if defined(__SANITIZE_THREAD__)
+#include <sanitizer/tsan_interface.h>
+#endif
+
 namespace tugline::comm {
 namespace {
 
 // ThreadSanitizer takes the flags of two ranks for different words, because each has its own mapping of them.
-#if defined(__SANITIZE_THREAD__)
-extern "C" void __tsan_acquire(void* address);
-extern "C" void __tsan_release(void* address);
-#else
-void __tsan_acquire(void*) noexcept {}
-void __tsan_release(void*) noexcept {}
-#endif
-
 void acquire(const Buffers& buffers) noexcept {
+#if defined(__SANITIZE_THREAD__)
   if (buffers.send != nullptr) __tsan_acquire(buffers.send);
   if (buffers.recv != nullptr) __tsan_acquire(buffers.recv);
+#else
+  (void)buffers;
+#endif
 }
 void release(const Buffers& buffers) noexcept {
+#if defined(__SANITIZE_THREAD__)
   if (buffers.send != nullptr) __tsan_release(buffers.send);
   if (buffers.recv != nullptr) __tsan_release(buffers.recv);
+#else
+  (void)buffers;
+#endif
 }
 
 bool is_behind(std::uint64_t value, std::uint64_t sequence) noexcept {

@@ -39,7 +39,7 @@ struct Exchanges {
 };
 
 Exchanges& exchanges() {
-  static auto* const all = new Exchanges;  // lives as long as registrations of static objects
+  static auto* all = new Exchanges;  // lives as long as registrations of static objects
   // A child's writes must not reach the parent: what was private memory is copied on write there, as any
   // other. Until a page is written it shows what the parent has.
   [[maybe_unused]] static const int kForkHook = ::pthread_atfork(
