@@ -2,6 +2,7 @@
 // One epoch of a communicator as its rank sees it: the members, the bank, and how far operations have come.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -58,7 +59,10 @@ struct Epoch {
 
   std::optional<bool> one_process;  ///< all ranks are threads of this process; none: not all have come yet
 
-  std::uint64_t sequence = 0;        ///< of the last collective operation begun here
+  std::uint64_t sequence = 0;  ///< of the last collective operation begun here
+  /// By scratch half, of two ranks: the next operation finds their scratch exchanged. Alike on both, for both
+  /// run the same plans; see Plan::trades_scratch.
+  std::array<bool, kHalves> traded = {};
   std::uint64_t known_finished = 0;  ///< every rank is known to have finished this many collective operations
   std::vector<std::uint64_t> pair_sent;      ///< messages sent to each rank
   std::vector<std::uint64_t> pair_received;  ///< messages received from each rank

@@ -71,9 +71,11 @@ static_assert(sizeof(PacketLine) == kLine && sizeof(std::uint64_t[7]) == core::k
 
 /// Flags that one rank raises at another: written by the source alone.
 struct alignas(kLine) FlagLine {
-  std::atomic<std::uint64_t> words[8];
+  std::atomic<std::uint64_t> words[core::kFlagsPerPair];
+  /// Which call they were raised in, as in a packet's flag: who sees it needs not fetch the descriptor.
+  std::atomic<std::uint64_t> call;
 };
-static_assert(core::kFlagsPerPair < 8);
+static_assert(sizeof(FlagLine) == kLine);
 
 /// Progress of one rank in this epoch.
 struct alignas(kLine) ProgressLine {

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/settings.h"
+#include "comm/kernels_host/stream.h"
 #include "comm/protocol.h"
 
 namespace tugline::comm {
@@ -27,7 +29,8 @@ PlanRun::PlanRun(Epoch& epoch, Board& board, std::shared_ptr<const core::Plan> p
       fingerprint_(comm::fingerprint(descriptor_)),
       element_bytes_(size_of(call.type)),
       message_(call.is_message()),
-      direct_(std::move(direct)) {
+      direct_(std::move(direct)),
+      stream_(call.output_bytes(epoch.rank, epoch.size) >= stream_from_bytes() ? stream_kernel() : nullptr) {
   if (call.reduces()) {
     reduce_ = reduce_kernel(call.type, call.op);
     scale_ = scale_kernel(call.type);
@@ -46,7 +49,7 @@ PlanRun::PlanRun(Epoch& epoch, Board& board, std::shared_ptr<const core::Plan> p
 PlanRun::~PlanRun() {
   const bool has_begun = phase_ == Phase::opening || phase_ == Phase::running;
   if (!has_begun || !direct_ || !direct_->offers()) return;
-  if (visits_) visits_->end();
+  end_visits();
   withdraw_from_threads(epoch_, sequence_, buffers_of(call_));
 }
 
@@ -54,8 +57,8 @@ void PlanRun::start() {
   const auto& programs = plan_->programs[static_cast<std::size_t>(own_plan_rank())];
   check_ = base::settings().check;
   next_.assign(programs.size(), 0);
-  trusted_.assign(static_cast<std::size_t>(plan_->ranks), false);
-  trusted_[static_cast<std::size_t>(own_plan_rank())] = true;
+  trusted_.assign(static_cast<std::size_t>(plan_->ranks), 0);
+  trusted_[static_cast<std::size_t>(own_plan_rank())] = 1;
   if (message_) {
     auto& counter = call_.is_send() ? epoch_.pair_sent[pair_[1]] : epoch_.pair_received[pair_[0]];
     sequence_ = ++counter;
@@ -180,14 +183,14 @@ Poll PlanRun::advance() {
         break;
     }
   }
-  if (visits_) visits_->end();
+  end_visits();
   if (mismatch_peer_ >= 0) return Poll::blocked;
   // With the check on, a rank leaves only when it has seen that everybody makes the same call, even where it
   // needs nobody's data (a broadcast's root): no call that differs can end well anywhere.
   if (all_done && check_ && !message_) {
     look_for_mismatch();
     if (mismatch_peer_ >= 0) return Poll::blocked;
-    all_done = std::all_of(trusted_.begin(), trusted_.end(), [](bool seen) { return seen; });
+    all_done = std::all_of(trusted_.begin(), trusted_.end(), [](std::uint8_t seen) { return seen != 0; });
     if (all_done && call_.counts && call_.counts->of_pairs()) all_done = all_pairs_fit();
   }
   if (all_done) {
@@ -244,21 +247,24 @@ bool PlanRun::packet_is_here(std::int32_t plan_rank) {
 // gone: the peer needs our finishing this operation before it reuses the line.
 bool PlanRun::trusts(std::int32_t plan_rank) {
   const auto index = static_cast<std::size_t>(plan_rank);
-  if (trusted_[index] || !check_) return true;
+  if (trusted_[index] != 0 || !check_) return true;
   if (mismatch_peer_ >= 0) return false;  // one is enough, and descriptor_ may tell of it already
   Descriptor theirs;
   if (message_) {
-    if (call_.is_send()) return trusted_[index] = true;  // the receiver checks
+    if (call_.is_send()) return (trusted_[index] = 1) != 0;  // the receiver checks
     auto& line = epoch_.bank.pair(pair_[0], pair_[1]);
     if (line.sent_sequence.load(std::memory_order_acquire) != sequence_) return false;
     theirs = {line.kind.load(std::memory_order_relaxed), line.count.load(std::memory_order_relaxed)};
   } else {
+    const auto raised_in =
+        epoch_.bank.flags(epoch_.rank, epoch_rank(plan_rank)).call.load(std::memory_order_relaxed);
+    if (!call_.counts && raised_in == packet_flag(sequence_, fingerprint_)) return (trusted_[index] = 1) != 0;
     auto& line = epoch_.bank.descriptor(epoch_rank(plan_rank), sequence_);
     if (line.sequence.load(std::memory_order_acquire) != sequence_) return false;
     theirs = {line.kind.load(std::memory_order_relaxed), line.count.load(std::memory_order_relaxed)};
   }
   if (call_.counts && !counts_fit(epoch_rank(plan_rank), theirs)) return false;
-  if (theirs == descriptor_) return trusted_[index] = true;
+  if (theirs == descriptor_) return (trusted_[index] = 1) != 0;
   mismatch_peer_ = static_cast<std::int32_t>(epoch_rank(plan_rank));
   other_ = theirs;
   return false;
@@ -309,46 +315,9 @@ void PlanRun::look_for_mismatch() {
   for (std::int32_t rank = 0; rank < plan_->ranks && mismatch_peer_ < 0; ++rank) (void)trusts(rank);
 }
 
-void PlanRun::execute(const core::Step& step) {
-  switch (step.kind) {
-    case core::StepKind::copy:
-    case core::StepKind::put: {
-      auto* to = resolve(step.destination);
-      const auto* from = resolve_operand(step.source, step.bytes);
-      if (to != from) std::memcpy(to, from, step.bytes);
-      break;
-    }
-    case core::StepKind::reduce:
-      operands_.assign({resolve_operand(step.source, step.bytes), resolve_operand(step.second, step.bytes)});
-      for (const core::Place& operand : step.more) operands_.push_back(resolve_operand(operand, step.bytes));
-      reduce_(resolve(step.destination), operands_.data(), operands_.size(), step.bytes / element_bytes_);
-      break;
-    case core::StepKind::scale:
-      scale_(resolve(step.destination), step.bytes / element_bytes_, epoch_.size);
-      break;
-    case core::StepKind::put_packet:
-      put_packet(step);
-      break;
-    case core::StepKind::copy_packet:
-    case core::StepKind::reduce_packet:
-      take_packet(step);
-      break;
-    case core::StepKind::signal:
-      if (visits_) visits_->end();  // it may say that this rank is done there
-      if (step.peer != core::kEveryone) {
-        raise(step.peer, step.flag, step.value, true);
-        break;
-      }
-      for (std::int32_t peer = 0, last = plan_->ranks - 1; peer <= last; ++peer)
-        if (peer != own_plan_rank()) raise(peer, step.flag, step.value, true);
-      break;
-    case core::StepKind::wait:
-      break;
-  }
-}
-
 void PlanRun::finish() {
   phase_ = Phase::finished;
+  fence_streamed();
   if (visits_) visits_->finish();
   if (message_) {
     if (call_.is_send()) return;
@@ -357,85 +326,10 @@ void PlanRun::finish() {
     return;
   }
   // Whoever has heard from everyone in operation s knows that everyone has finished s - 1.
-  if (std::all_of(trusted_.begin(), trusted_.end(), [](bool seen) { return seen; }))
+  if (std::all_of(trusted_.begin(), trusted_.end(), [](std::uint8_t seen) { return seen != 0; }))
     epoch_.known_finished = std::max(epoch_.known_finished, sequence_ - 1);
+  if (plan_->trades_scratch) epoch_.traded[sequence_ % kHalves] = !epoch_.traded[sequence_ % kHalves];
   epoch_.bank.progress(epoch_.rank).finished.store(sequence_, std::memory_order_release);
-}
-
-std::byte* PlanRun::resolve(const core::Place& place) const noexcept {
-  switch (place.space) {
-    case core::Space::input:
-      if (peers_) return peers_->send(static_cast<std::uint32_t>(place.rank)) + place.offset;
-      return static_cast<std::byte*>(const_cast<void*>(call_.send)) + place.offset;
-    case core::Space::output:
-      if (peers_) return peers_->recv(static_cast<std::uint32_t>(place.rank)) + place.offset;
-      return static_cast<std::byte*>(call_.recv) + place.offset;
-    case core::Space::scratch:
-      break;
-  }
-  std::byte* scratch = message_ ? epoch_.bank.pair_scratch(pair_[0], pair_[1])
-                                : epoch_.bank.scratch(static_cast<std::uint32_t>(place.rank));
-  return scratch + half_ + place.offset;
-}
-
-// In plans the input stands for a rank's contribution and nothing else, so whoever reads it there multiplies.
-const std::byte* PlanRun::resolve_operand(const core::Place& place, std::uint64_t bytes) {
-  const std::byte* from = resolve(place);
-  if (multiply_ == nullptr || place.space != core::Space::input || bytes == 0) return from;
-  multiplied_.resize(std::max<std::size_t>(multiplied_.size(), bytes));
-  multiply_(multiplied_.data(), from, bytes / element_bytes_, factor_);
-  return multiplied_.data();
-}
-
-std::atomic<std::uint64_t>& PlanRun::flag_here(std::int32_t peer, std::uint8_t flag) const noexcept {
-  if (!message_) return epoch_.bank.flags(epoch_.rank, epoch_rank(peer)).words[flag];
-  auto& line = call_.is_send() ? epoch_.bank.pair_flags_at_sender(pair_[0], pair_[1])
-                               : epoch_.bank.pair_flags_at_receiver(pair_[0], pair_[1]);
-  return line.words[flag];
-}
-
-void PlanRun::raise(std::int32_t peer, std::uint8_t flag, std::uint32_t value, bool last) const noexcept {
-  auto& line = !message_         ? epoch_.bank.flags(epoch_rank(peer), epoch_.rank)
-               : call_.is_send() ? epoch_.bank.pair_flags_at_receiver(pair_[0], pair_[1])
-                                 : epoch_.bank.pair_flags_at_sender(pair_[0], pair_[1]);
-  line.words[flag].store(base_ + value, std::memory_order_release);
-  if (last) wake(peer);
-}
-
-void PlanRun::wake(std::int32_t plan_rank) const noexcept {
-  if (anybody_sleeps(epoch_.bank.header().sleepers))
-    ring(board_.doorbells[epoch_.originals[epoch_rank(plan_rank)]]);
-}
-
-void PlanRun::put_packet(const core::Step& step) {
-  publish_packet(epoch_, sequence_, fingerprint_, resolve_operand(step.source, step.bytes), step.bytes);
-  if (anybody_sleeps(epoch_.bank.header().sleepers))
-    for (std::int32_t peer = 0; peer < plan_->ranks; ++peer)
-      if (peer != own_plan_rank()) ring(board_.doorbells[epoch_.originals[epoch_rank(peer)]]);
-}
-
-void PlanRun::take_packet(const core::Step& step) {
-  const bool everyone = step.peer == core::kEveryone;
-  const std::int32_t first = everyone ? 0 : step.peer;
-  const std::int32_t last = everyone ? plan_->ranks - 1 : step.peer;
-  // Their flags carried the fingerprint.
-  for (std::int32_t peer = first; peer <= last; ++peer) trusted_[static_cast<std::size_t>(peer)] = true;
-  if (step.bytes == 0) return;  // a barrier's packet: there is no buffer
-  payloads_.resize(static_cast<std::size_t>(last - first + 1));
-  operands_.clear();
-  auto* to = resolve(step.destination);
-  if (step.kind == core::StepKind::reduce_packet && !everyone) operands_.push_back(to);
-  for (std::int32_t peer = first; peer <= last; ++peer) {
-    auto& payload = payloads_[static_cast<std::size_t>(peer - first)];
-    read_packet(epoch_.bank.packet(epoch_rank(peer), sequence_), payload.bytes,
-                step.source.offset + step.bytes);
-    operands_.push_back(payload.bytes + step.source.offset);
-  }
-  if (operands_.size() == 1) {
-    std::memcpy(to, operands_.front(), step.bytes);
-  } else {
-    reduce_(to, operands_.data(), operands_.size(), step.bytes / element_bytes_);
-  }
 }
 
 }  // namespace tugline::comm

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <memory_resource>
 #include <optional>
 #include <vector>
 
@@ -63,8 +64,19 @@ class PlanRun {
   void execute(const core::Step& step);
   void finish();
 
+  void copy(const core::Step& step);
+  void reduce(const core::Step& step);
+  /// True for a result that goes past the caches.
+  bool is_streamed(const core::Place& destination) const noexcept {
+    return stream_ != nullptr && destination.space == core::Space::output;
+  }
+  void store_streamed(const core::Place& destination, const void* source, std::uint64_t bytes) noexcept;
+  void fence_streamed() noexcept;
+  void end_visits() noexcept;
+
   std::byte* resolve(const core::Place& place) const noexcept;
-  /// As resolve(), for what is read: this rank's input is multiplied first in a pre-multiplied sum.
+  /// As resolve(), for what is read: this rank's input is multiplied first in a pre-multiplied sum, and a
+  /// streamed result is still in the cache at another place.
   const std::byte* resolve_operand(const core::Place& place, std::uint64_t bytes);
   std::atomic<std::uint64_t>& flag_here(std::int32_t peer, std::uint8_t flag) const noexcept;
   void raise(std::int32_t peer, std::uint8_t flag, std::uint32_t value, bool last) const noexcept;
@@ -110,12 +122,20 @@ class PlanRun {
   std::optional<Visits> visits_;      ///< of a direct plan among threads
   bool owner_gone_ = false;           ///< a peer's buffer is no longer there
   std::optional<Error> mapping_error_;
-  std::vector<std::uint32_t> next_;  ///< next step by channel
-  std::vector<bool> trusted_;        ///< by plan rank: descriptor seen and equal
-  std::int32_t mismatch_peer_ = -1;  ///< rank of the epoch
+  /// Small operations need no memory of the heap.
+  std::byte small_[512];
+  std::pmr::monotonic_buffer_resource memory_{small_, sizeof small_};
+  std::pmr::vector<std::uint32_t> next_{&memory_};    ///< next step by channel
+  std::pmr::vector<std::uint8_t> trusted_{&memory_};  ///< by plan rank, 1: descriptor seen and equal
+  std::int32_t mismatch_peer_ = -1;                   ///< rank of the epoch
   Descriptor other_;
+  StreamKernel stream_ = nullptr;  ///< for results that are too large for the caches
+  bool unfenced_ = false;          ///< something was streamed since the last fence
+  std::vector<std::byte> staged_;  ///< the last combination that was streamed, where it may be read again
+  core::Place staged_for_;
+  std::uint64_t staged_bytes_ = 0;
   // Of the step at hand; kept for their memory.
-  std::vector<const void*> operands_;
+  std::pmr::vector<const void*> operands_{&memory_};
   std::vector<PacketPayload> payloads_;
   const core::Step* blocked_ = nullptr;  ///< the step that waits, for reports
 };

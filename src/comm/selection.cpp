@@ -13,8 +13,6 @@ namespace {
 
 // From here on moving each byte once to its reducer beats reading everybody's whole input.
 constexpr std::uint64_t kTwoShotFromBytes = 8 << 10;
-// Two ranks read the same bytes either way; one-shot has a trip less, two-shot copies half as much.
-constexpr std::uint64_t kTwoShotFromBytesOfTwo = 128 << 10;
 
 /// Only ever asked for a request that makes sense, so that scratch is all that can be missing.
 std::string remedy_for(core::PlanRequest request) {
@@ -37,12 +35,14 @@ Choice choose_freely(const core::PlanRequest& request) {
             fmt::format("fits one packet of {} bytes: one trip, no exit barrier", core::kPacketBytes)};
   if (core::can_build("direct", request))
     return {"direct", "every rank can reach the buffers of all: nothing is copied through scratch"};
-  const auto two_shot_from = request.ranks == 2 ? kTwoShotFromBytesOfTwo : kTwoShotFromBytes;
-  if (request.bytes >= two_shot_from && core::can_build("two_shot", request))
+  // Two ranks read the same bytes either way, and one shot lets them trade their scratch.
+  if (request.ranks > 2 && request.bytes >= kTwoShotFromBytes && core::can_build("two_shot", request))
     return {
         "two_shot",
         fmt::format("{} bytes and more on {} ranks: every byte is copied once to its reducer and once back",
-                    two_shot_from, request.ranks)};
+                    kTwoShotFromBytes, request.ranks)};
+  if (request.ranks == 2 && core::can_build("one_shot", request))
+    return {"one_shot", "two ranks: every byte is fetched once by the other one"};
   for (auto builder : core::builder_names())
     if (builder != "one_shot_packet" && core::can_build(builder, request))
       return {builder, "first builder that serves the request"};

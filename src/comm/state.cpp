@@ -158,6 +158,8 @@ void CommunicatorState::enter_epoch(std::shared_ptr<Epoch> next) {
   const auto previous = current();
   {
     std::lock_guard lock(epoch_mutex_);
+    current_place_.store(&places_.emplace_back(PlaceInEpoch{next->rank, next->size, next->generation}),
+                         std::memory_order_release);
     epoch_ = next;
   }
   plans_.clear();
@@ -173,17 +175,17 @@ void CommunicatorState::enter_epoch(std::shared_ptr<Epoch> next) {
 
 void CommunicatorState::submit(Call call, const Target& target) {
   client_->require_member(core::name_of(call.collective));
-  const auto epoch = current();
-  validate(call, epoch->rank, epoch->size, name());
-  call.generation = epoch->generation;
-  if (call.is_message() && static_cast<std::uint32_t>(call.root) == epoch->rank && target.group() == nullptr)
+  const PlaceInEpoch& epoch = place();
+  validate(call, epoch.rank, epoch.size, name());
+  call.generation = epoch.generation;
+  if (call.is_message() && static_cast<std::uint32_t>(call.root) == epoch.rank && target.group() == nullptr)
     throw Error(ErrorCode::invalid_usage,
-                fmt::format("rank {} sends to or receives from itself outside a group", epoch->rank),
+                fmt::format("rank {} sends to or receives from itself outside a group", epoch.rank),
                 "put the send and the recv into one Group",
                 {.operation = to_text(describe(call), call.direction),
                  .communicator = name(),
-                 .rank = static_cast<int>(epoch->rank),
-                 .peer = static_cast<int>(epoch->rank)});
+                 .rank = static_cast<int>(epoch.rank),
+                 .peer = static_cast<int>(epoch.rank)});
   if (target.group() != nullptr) {
     add_to_group(target.group()->state(), shared_from_this(), call);
     return;

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <vector>
 
+#include "comm/kernels_host/stream.h"
 #include "elements.h"
 #include "local_job.h"
 
@@ -255,6 +256,80 @@ TEST_P(TypesAndOperators, AllReduceReduceScatterAndReduce) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, TypesAndOperators, ::testing::Values(1, 2, 3, 5, 9));
+
+class Large : public ::testing::TestWithParam<int> {};
+
+// Results that go past the caches. The buffers begin in the middle of a cache line.
+TEST_P(Large, ResultsAreStreamedWhole) {
+  const int ranks = GetParam();
+  const auto n = static_cast<std::size_t>(ranks);
+  const std::size_t count = stream_from_bytes() / sizeof(float) + 1001;
+  run_ranks(ranks, [&](Communicator& comm, int rank) {
+    for (int round = 0; round < 2; ++round) {
+      for (auto form : kForms) {
+        for (auto op : {ReduceOp::sum, ReduceOp::avg}) {
+          Elements mine(DataType::f32, count, rank, round);
+          Elements result = form == Form::in_place ? mine : Elements(DataType::f32, count);
+          comm.all_reduce(form == Form::in_place ? result.at(1) : mine.at(1), result.at(1), count - 1,
+                          DataType::f32, op);
+          ASSERT_TRUE(result.part(1, count - 1) ==
+                      reduced(DataType::f32, count, op, ranks, round).part(1, count - 1))
+              << name_of(op);
+        }
+      }
+      const std::size_t block = count / n + 1;
+      Elements mine(DataType::f32, block, rank, round), all(DataType::f32, block * n);
+      comm.all_gather(mine.data(), all.data(), block, DataType::f32);
+      Elements swapped(DataType::f32, block * n);
+      comm.all_to_all(all.data(), swapped.data(), block, DataType::f32);
+      const auto own = static_cast<std::size_t>(rank);
+      for (std::size_t from = 0; from < n; ++from) {
+        ASSERT_TRUE(all.part(from * block, block) ==
+                    Elements(DataType::f32, block, static_cast<int>(from), round));
+        ASSERT_TRUE(swapped.part(from * block, block) == all.part(own * block, block));
+      }
+      Elements half(DataType::bf16, count * 2, rank, round);
+      Elements sum(DataType::bf16, count * 2);
+      comm.all_reduce(half.data(), sum.data(), count * 2, DataType::bf16, ReduceOp::sum);
+      ASSERT_TRUE(sum == reduced(DataType::bf16, count * 2, ReduceOp::sum, ranks, round));
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, Large, ::testing::Values(2, 3));
+
+// Two ranks trade their scratch from operation to operation, each half on its own.
+TEST(TradedScratch, OperationsOfAllSizesFollowEachOther) {
+  run_ranks(2, [&](Communicator& comm, int rank) {
+    for (int round = 0; round < 400; ++round) {
+      const auto choice =
+          static_cast<unsigned>(Elements::value(static_cast<std::size_t>(round), 7, 1) * 3 + round);
+      const std::size_t count = std::size_t{1} << (choice * 7 % 15);
+      Elements mine(DataType::i32, count * 2, rank, round), result(DataType::i32, count * 2);
+      switch (choice % 4) {
+        case 0:
+          comm.all_reduce(mine.data(), result.data(), count, DataType::i32, ReduceOp::sum);
+          ASSERT_EQ(result.part(0, count), reduced(DataType::i32, count, ReduceOp::sum, 2, round));
+          break;
+        case 1:
+          comm.all_gather(mine.data(), result.data(), count, DataType::i32);
+          for (int from : {0, 1})
+            ASSERT_EQ(result.part(static_cast<std::size_t>(from) * count, count),
+                      Elements(DataType::i32, count * 2, from, round).part(0, count));
+          break;
+        case 2:
+          if (round % 8 != 0) comm.barrier();
+          comm.broadcast(mine.data(), mine.data(), count, DataType::i32, round % 2);
+          ASSERT_EQ(mine.part(0, count), Elements(DataType::i32, count, round % 2, round));
+          break;
+        default:
+          comm.reduce_scatter(mine.data(), result.data(), count, DataType::i32, ReduceOp::sum);
+          ASSERT_EQ(result.part(0, count), reduced(DataType::i32, count * 2, ReduceOp::sum, 2, round)
+                                               .part(static_cast<std::size_t>(rank) * count, count));
+      }
+    }
+  });
+}
 
 TEST(Barrier, NobodyLeavesBeforeEverybodyCame) {
   constexpr int kRanks = 5;

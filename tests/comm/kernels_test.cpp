@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "comm/kernels_host/reduce.h"
+#include "comm/kernels_host/stream.h"
 
 namespace tugline::comm {
 namespace {
@@ -176,6 +177,26 @@ TEST(Kernels, ManyOperandsAreCombinedInOrder) {
           table->reduce[static_cast<int>(DataType::f32)][0](to, operands.data(), ranks, count);
           EXPECT_EQ(std::memcmp(to, want.data(), count * sizeof(float)), 0)
               << table->name << " destination " << at << " of " << ranks << " count " << count;
+        }
+      }
+    }
+  }
+}
+
+TEST(Kernels, StreamingCopiesEveryByteAndNoOther) {
+  std::vector<unsigned char> from(1000), want(1200), got;
+  for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<unsigned char>(i * 31 + i / 251);
+  for (const auto* table : tables()) {
+    for (const std::size_t bytes : {0u, 1u, 63u, 64u, 65u, 200u, 900u}) {
+      for (std::size_t to_offset = 0; to_offset < 130; to_offset += 13) {
+        for (const std::size_t from_offset : {0u, 1u, 64u}) {
+          want.assign(1200, 0xee);
+          std::memcpy(want.data() + to_offset, from.data() + from_offset, bytes);
+          got.assign(1200, 0xee);
+          table->stream(got.data() + to_offset, from.data() + from_offset, bytes);
+          stream_fence();
+          ASSERT_EQ(got, want) << table->name << " " << bytes << " bytes to " << to_offset << " from "
+                               << from_offset;
         }
       }
     }

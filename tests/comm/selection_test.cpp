@@ -40,6 +40,13 @@ TEST(Selection, TheForcedBuilderWinsWhereItCanAndIsNamedWhereNot) {
   EXPECT_THAT(choice.reason, HasSubstr("ring, which the setting plan names, cannot serve it"));
 }
 
+TEST(Selection, TwoRanksTradeTheirScratchAtEverySize) {
+  for (std::uint64_t bytes : {64u, 64u << 10, 64u << 20}) {
+    const auto request = request_of(core::Collective::all_reduce, 2, bytes, 2 << 20);
+    EXPECT_EQ(choose_builder(request).builder, "one_shot") << bytes;
+  }
+}
+
 TEST(Selection, ARequestWithoutSenseIsNoWantOfScratch) {
   for (const char* forced : {"", "ring"}) {
     auto error = refusal(request_of(core::Collective::barrier, 2, 1 << 20, 2 << 20), forced);
@@ -56,7 +63,7 @@ TEST(Selection, AdvisesTheScratchThatSuffices) {
   std::uint64_t bytes = 0;
   std::from_chars(advice.data() + before.size(), advice.data() + advice.size(), bytes);
   request.scratch_bytes = rank_scratch_bytes(2, bytes) / kHalves;
-  EXPECT_EQ(choose_builder(request).builder, "two_shot");
+  EXPECT_EQ(choose_builder(request).builder, "one_shot");
 }
 
 TEST(Selection, AdvisesNoScratchThatCannotBeHad) {

@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <map>
+#include <utility>
 
 #include "plan_cases.h"
 #include "plan_interpreter.h"
@@ -29,6 +32,52 @@ TEST(PlanBuilders, ComputeTheCollectiveOnRealBytes) {
     }
   });
   for (const auto& [what, count] : built) EXPECT_GT(count, 0) << what;
+}
+
+// Two ranks trade their scratch: what a rank writes lies where it was the last one to read, also in the next
+// operation of the same size, if the executor exchanges the scratch as the plan says.
+TEST(PlanBuilders, TwoRanksWriteWhereTheyHaveReadLast) {
+  const std::uint64_t kChunk = 16 << 10;
+  for (auto collective :
+       {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter, Collective::all_to_all}) {
+    for (std::uint64_t chunks : {1, 2, 4, 6, 64}) {
+      PlanRequest request{
+          .collective = collective, .ranks = 2, .bytes = chunks * kChunk, .scratch_bytes = 64 << 10};
+      const Plan plan = build_one_shot(request);
+      EXPECT_EQ(plan.scratch_bytes, std::min<std::uint64_t>(chunks, 2) * kChunk);
+      std::map<std::pair<std::int32_t, std::uint64_t>, std::int32_t> reader;  // [area, offset]: rank
+      bool exchanged = false;
+      for (int operation = 0; operation < 3; ++operation) {
+        const auto area = [&](const Place& place) {
+          return std::pair(exchanged ? 1 - place.rank : place.rank, place.offset);
+        };
+        std::array<std::size_t, 2> next{};
+        std::array<std::uint32_t, 2> raised{};
+        while (next[0] < plan.programs[0][0].size() || next[1] < plan.programs[1][0].size()) {
+          for (std::size_t rank = 0; rank < 2; ++rank) {
+            const auto& program = plan.programs[rank][0];
+            for (; next[rank] < program.size(); ++next[rank]) {
+              const Step& step = program[next[rank]];
+              if (step.kind == StepKind::wait && raised[1 - rank] < step.value) break;
+              if (step.kind == StepKind::signal) raised[rank] = step.value;
+              if (step.kind != StepKind::copy && step.kind != StepKind::put && step.kind != StepKind::reduce)
+                continue;
+              for (const Place& source : {step.source, step.second})
+                if (source.space == Space::scratch) reader[area(source)] = static_cast<std::int32_t>(rank);
+              if (step.destination.space != Space::scratch) continue;
+              const auto found = reader.find(area(step.destination));
+              if (found != reader.end()) {
+                EXPECT_EQ(found->second, static_cast<std::int32_t>(rank))
+                    << name_of(collective) << " of " << chunks << " chunks, operation " << operation;
+              }
+            }
+          }
+        }
+        if (plan.trades_scratch) exchanged = !exchanged;
+      }
+      EXPECT_FALSE(reader.empty());
+    }
+  }
 }
 
 TEST(PlanBuilders, NoBytesMeansNoSteps) {

@@ -70,6 +70,10 @@ MultiplyKernel multiply_kernel(DataType type) noexcept {
   return best().multiply[static_cast<std::size_t>(type)];
 }
 
+StreamKernel stream_kernel() noexcept {
+  return best().stream;
+}
+
 const char* kernel_variant() noexcept {
   return best().name;
 }

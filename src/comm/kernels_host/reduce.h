@@ -21,11 +21,14 @@ using ScaleKernel = void (*)(void* destination, std::size_t count, std::uint64_t
 /// destination may be the source. Integers wrap.
 using MultiplyKernel = void (*)(void* destination, const void* source, std::size_t count,
                                 std::uint64_t factor);
+/// Copies `bytes` that do not overlap past the caches, where the processor can: see stream.h.
+using StreamKernel = void (*)(void* destination, const void* source, std::size_t bytes);
 
 /// The kernel for a type and operator; avg is summed here and scaled at the end.
 ReduceKernel reduce_kernel(DataType type, ReduceOp op) noexcept;
 ScaleKernel scale_kernel(DataType type) noexcept;
 MultiplyKernel multiply_kernel(DataType type) noexcept;
+StreamKernel stream_kernel() noexcept;
 /// "avx512", "avx2" or "baseline": the instruction set in use.
 const char* kernel_variant() noexcept;
 
@@ -35,6 +38,7 @@ struct KernelTable {
   ReduceKernel reduce[kDataTypeCount][4];  ///< sum, prod, min, max
   ScaleKernel scale[kDataTypeCount];
   MultiplyKernel multiply[kDataTypeCount];
+  StreamKernel stream;
 };
 /// Tables of all instruction sets this build has, baseline first; for tests. `count` gets their number; only
 /// those the processor can run are listed.

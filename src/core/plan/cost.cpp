@@ -141,7 +141,10 @@ class Simulation {
     switch (step.kind) {
       case StepKind::copy:
       case StepKind::put:
-        work = is_remote(step.source) || is_remote(step.destination)
+        // Whose scratch a rank writes to makes no difference: caches are near or far, not addresses, and the
+        // model does not follow who had a line last.
+        work = is_remote(step.source) ||
+                       (is_remote(step.destination) && step.destination.space != Space::scratch)
                    ? model_.remote_latency_seconds + bytes / model_.remote_bytes_per_second
                    : bytes / model_.local_bytes_per_second;
         break;

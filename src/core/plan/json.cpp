@@ -302,6 +302,7 @@ std::string to_json(const Plan& plan) {
   field("in_place", plan.in_place);
   field("average", plan.average);
   field("direct", plan.direct);
+  field("trades_scratch", plan.trades_scratch);
   field("order", name_of(plan.order));
   std::int32_t rank = -1;
   text += "  \"programs\": " + lines(plan.programs, 2, [&](const std::vector<Program>& channels) {
@@ -317,7 +318,8 @@ Plan plan_from_json(std::string_view text) {
   const Json json = Json::parse(text, "plan");
   const Reader reader(json, "");
   reader.allow_only({"name", "comment", "collective", "ranks", "root", "element_bytes", "bytes",
-                     "scratch_bytes", "in_place", "average", "direct", "order", "blocks", "programs"});
+                     "scratch_bytes", "in_place", "average", "direct", "trades_scratch", "order", "blocks",
+                     "programs"});
   Plan plan;
   plan.name = reader.string("name");
   plan.collective = reader.named<Collective>("collective", kCollectiveCount);
@@ -329,6 +331,7 @@ Plan plan_from_json(std::string_view text) {
   plan.in_place = reader.boolean_or("in_place", false);
   plan.average = reader.boolean_or("average", false);
   plan.direct = reader.boolean_or("direct", false);
+  plan.trades_scratch = reader.boolean_or("trades_scratch", false);
   plan.order = reader.named<ReductionOrder>("order", kReductionOrderCount);
   if (has_blocks(plan.collective)) {
     plan.blocks = reader.integers("blocks");

@@ -91,9 +91,20 @@ class OneShot {
   }
   void await(std::int32_t peer, std::uint64_t k) { program_.wait(peer, kPublished, k + 1); }
 
+  /// Place of what `owner` publishes of chunk k, at `offset` of scratch.
+  Place published(std::int32_t owner, std::uint64_t offset, std::uint64_t k) const noexcept {
+    return ProgramWriter::scratch_of(pipeline_.home(owner, k), offset);
+  }
+  void publish(std::uint64_t offset, Place source, std::uint64_t bytes, std::uint64_t k) {
+    const Place place = published(self_, offset, k);
+    if (place.rank == self_) {
+      program_.copy(place, source, bytes);
+    } else {
+      program_.put(place, source, bytes);
+    }
+  }
   void publish_input(std::uint64_t k) {
-    program_.copy(program_.scratch(pipeline_.slot(k)), program_.input(pipeline_.offset(k)),
-                  bytes_of(self_, k));
+    publish(pipeline_.slot(k), program_.input(pipeline_.offset(k)), bytes_of(self_, k), k);
   }
 
   void reduce_inputs(std::uint64_t k) {
@@ -109,15 +120,15 @@ class OneShot {
     for_peers([&](std::int32_t peer) {
       // Also where the peer's block has ended: that it has come so far is what frees the slots.
       await(peer, k);
-      program_.copy(program_.output(block(peer) + offset), ProgramWriter::scratch_of(peer, pipeline_.slot(k)),
+      program_.copy(program_.output(block(peer) + offset), published(peer, pipeline_.slot(k), k),
                     bytes_of(peer, k));
     });
   }
 
   void publish_blocks(std::uint64_t k) {
     for_peers([&](std::int32_t peer) {
-      program_.copy(program_.scratch(piece_for(self_, peer, k)),
-                    program_.input(block(peer) + pipeline_.offset(k)), bytes_of(peer, k));
+      publish(piece_for(self_, peer, k), program_.input(block(peer) + pipeline_.offset(k)), bytes_of(peer, k),
+              k);
     });
   }
 
@@ -129,8 +140,8 @@ class OneShot {
     }
     for_peers([&](std::int32_t peer) {
       await(peer, k);
-      program_.copy(program_.output(block(peer) + offset),
-                    ProgramWriter::scratch_of(peer, piece_for(peer, self_, k)), bytes);
+      program_.copy(program_.output(block(peer) + offset), published(peer, piece_for(peer, self_, k), k),
+                    bytes);
     });
   }
 
@@ -145,7 +156,7 @@ class OneShot {
     std::vector<Place> operands;
     for (std::int32_t peer = 0; peer < request_.ranks; ++peer) {
       await_if_peer(peer, k);
-      operands.push_back(peer == self_ ? own : ProgramWriter::scratch_of(peer, slot_of(peer)));
+      operands.push_back(peer == self_ ? own : published(peer, slot_of(peer), k));
     }
     program_.reduce(result, operands, bytes_of(self_, k));
     if (request_.average) program_.scale(result, bytes_of(self_, k));
@@ -281,6 +292,7 @@ Plan build_one_shot(const PlanRequest& request) {
   const Pipeline pipeline = *one_shot_pipeline(request);
   Plan plan = empty_plan("one_shot", request, ReductionOrder::rank_order);
   plan.scratch_bytes = pipeline.scratch_bytes();
+  plan.trades_scratch = pipeline.ends_traded();
   write_programs(plan, request, [&](ProgramWriter& program) { OneShot(program, request, pipeline).write(); });
   return plan;
 }

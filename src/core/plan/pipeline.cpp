@@ -53,8 +53,23 @@ std::optional<Pipeline> lay_out(const PlanRequest& request, std::uint64_t length
   return pipeline;
 }
 
+namespace {
+
+std::optional<Pipeline> trading_pipeline(const PlanRequest& request, std::uint64_t length) noexcept {
+  const std::uint64_t chunk = std::max(kTradedChunkBytes, length / kMostTradedChunks);
+  auto pipeline = lay_out(request, length, 1, 2, request.chunk_bytes != 0 ? request.chunk_bytes : chunk);
+  if (!pipeline) pipeline = lay_out(request, length, 1, 1, chunk);
+  if (!pipeline) return std::nullopt;
+  pipeline->lead = pipeline->slots - 1;
+  pipeline->trades = true;
+  return pipeline;
+}
+
+}  // namespace
+
 std::optional<Pipeline> symmetric_pipeline(const PlanRequest& request, std::uint64_t length,
                                            std::uint64_t pieces) noexcept {
+  if (request.ranks == 2) return trading_pipeline(request, length);
   const std::uint64_t wish = preferred_chunk(request, length, pieces);
   auto deep = lay_out(request, length, pieces, 4, wish);
   if (deep) deep->lead = deep->chunks() > 1 ? 1 : 0;

@@ -9,6 +9,11 @@
 // consumed chunk j - 1 - lead before. So a rank that publishes chunk k, having consumed k - 1 - lead, knows
 // that every peer has consumed chunk k - 2 - 2 * lead: 2 + 2 * lead slots need no flag back. A one-way
 // pipeline (broadcast, reduce, send) needs credits: see CreditRule.
+//
+// Two ranks in a symmetric pipeline trade their scratch: what a rank publishes in a slot lies where it has
+// read the slot's last chunk, which is the other one's scratch every second time. So a rank waits for nobody
+// but itself before it writes a slot again, and 1 + lead slots are enough. And it writes cache lines that its
+// core has just fetched: writing lines that the other core has read last costs as much as reading them.
 #pragma once
 
 #include <algorithm>
@@ -22,6 +27,10 @@ namespace tugline::core {
 inline constexpr std::uint64_t kSmallestChunkBytes = 16 << 10;
 /// Below this chunk size a deeper pipeline does not pay for its smaller chunks.
 inline constexpr std::uint64_t kShortChunkBytes = 2 << 10;
+/// Chunk of two ranks that trade their scratch, up to this many chunks. Two slots of both ranks stay in the
+/// second-level cache of any core; twice or half as much was slower at every size from 64 KiB to 1 MiB.
+inline constexpr std::uint64_t kTradedChunkBytes = 16 << 10;
+inline constexpr std::uint64_t kMostTradedChunks = 2048;
 
 /// Chunk size that the builders choose for `length` bytes: enough chunks to overlap publishing with
 /// consuming, small enough that the slots of all `pieces` stay in a core's cache, and not too many steps.
@@ -35,6 +44,7 @@ struct Pipeline {
   std::uint64_t pieces = 1;
   std::uint64_t slots = 1;
   std::uint64_t lead = 0;
+  bool trades = false;  ///< two ranks trade their scratch from round to round of the slots
 
   std::uint64_t chunks() const noexcept { return length == 0 ? 0 : (length + chunk - 1) / chunk; }
   std::uint64_t offset(std::uint64_t k) const noexcept { return k * chunk; }
@@ -47,6 +57,12 @@ struct Pipeline {
   std::uint64_t slot(std::uint64_t k, std::uint64_t piece = 0) const noexcept {
     return ((k % slots) * pieces + piece) * stride;
   }
+  /// Rank in whose scratch lies what `rank` publishes of chunk k.
+  std::int32_t home(std::int32_t rank, std::uint64_t k) const noexcept {
+    return trades && k / slots % 2 == 1 ? 1 - rank : rank;
+  }
+  /// True when the next operation finds each rank's scratch traded: Plan::trades_scratch.
+  bool ends_traded() const noexcept { return trades && (chunks() + slots - 1) / slots % 2 == 1; }
   std::uint64_t scratch_bytes() const noexcept { return slots * pieces * stride; }
 };
 
@@ -55,7 +71,8 @@ struct Pipeline {
 /// flag. `chunk` is the wish, made smaller to fit.
 std::optional<Pipeline> lay_out(const PlanRequest& request, std::uint64_t length, std::uint64_t pieces,
                                 std::uint64_t slots, std::uint64_t chunk) noexcept;
-/// A symmetric pipeline: four slots and lead 1, or two slots and lead 0 where scratch is short.
+/// A symmetric pipeline: four slots and lead 1, or two slots and lead 0 where scratch is short; of two ranks
+/// one in which they trade their scratch.
 std::optional<Pipeline> symmetric_pipeline(const PlanRequest& request, std::uint64_t length,
                                            std::uint64_t pieces) noexcept;
 /// A one-way pipeline with credits: as many as eight slots.

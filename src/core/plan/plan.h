@@ -159,6 +159,9 @@ struct Plan {
   bool in_place = false;            ///< input and output overlap as the collective's in-place form says
   bool average = false;             ///< results are divided by `ranks`: for the operator avg and only for it
   bool direct = false;              ///< ranks touch each other's inputs and outputs, see below
+  /// Of two ranks: each has read last where the other one has written at the plan's beginning. No matter of
+  /// correctness: an executor that exchanges their scratch before the next operation spares cores fetching.
+  bool trades_scratch = false;
   ReductionOrder order = ReductionOrder::none;
   /// Of collectives with blocks of different sizes, in bytes: [rank], of all_to_all_v [from * ranks + to].
   /// Blocks lie in a buffer one behind the other.
