@@ -100,8 +100,8 @@ CommunicatorState::~CommunicatorState() {}
 std::shared_ptr<const MappedBoard> CommunicatorState::open_board(const std::string& name) {
   auto segment = client_->open_or_create(name, sizeof(Board), broker::Lifetime::referenced);
   memory::SegmentReference reference(client_, segment.id);  // before anything can fail
-  auto board = std::make_shared<MappedBoard>(
-      std::move(reference), base::Mapping(segment.descriptor.get(), sizeof(Board), base::Access::read_write));
+  base::Mapping mapping(segment.descriptor.get(), sizeof(Board), base::Access::read_write);
+  auto board = std::make_shared<MappedBoard>(MappedBoard{std::move(reference), std::move(mapping)});
   publish_cores(board->get());
   board->get().processes[identity_.rank].store(identity_.process, std::memory_order_relaxed);
   board->get().members[identity_.rank].store(client_->member() + 1, std::memory_order_release);
