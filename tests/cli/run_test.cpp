@@ -167,13 +167,27 @@ TEST(Run, WhoIgnoresSigtermIsKilledAfterTheGrace) {
 }
 
 TEST(Run, ASecondCtrlCDoesNotWaitForTheGrace) {
-  Command command(run_shell(2, {"--grace", "3600"},
-                            "trap 'echo asked' INT; echo ready; while :; do sleep 1000 & wait; done"));
+  Command command(
+      run_shell(2, {"--grace", "3600"},
+                "trap 'sleep 0.4; echo stays' INT; echo ready; while :; do sleep 1000 & wait; done"));
   ASSERT_TRUE(command.wait_for("ready", 2));
   command.signal(SIGINT);
-  ASSERT_TRUE(command.wait_for("asked", 2));
+  ASSERT_TRUE(command.wait_for("stays", 2));  // by then another signal is another request
   command.signal(SIGINT);
   EXPECT_EQ(command.wait().exit_code, 1);
+  expect_nothing_left(command);
+}
+
+// As timeout(1) and a shell's kill send it: to the process and to its group.
+TEST(Run, OneRequestOfTwoSignalsLeavesTheGrace) {
+  Command command(run_shell(
+      2, {"--grace", "3600"},
+      "trap 'sleep 0.1; echo in order; exit 0' TERM; echo ready; while :; do sleep 1000 & wait; done"));
+  ASSERT_TRUE(command.wait_for("ready", 2));
+  command.signal(SIGTERM);
+  command.signal(SIGTERM);
+  EXPECT_TRUE(command.wait_for("in order", 2));
+  command.wait();
   expect_nothing_left(command);
 }
 

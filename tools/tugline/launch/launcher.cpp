@@ -29,6 +29,8 @@
 namespace tugline::cli {
 namespace {
 
+constexpr std::uint64_t kOneRequest = 250'000'000;  // ns between signals that mean the same
+
 struct Rank {
   pid_t pid = 0;
   bool own_group = true;
@@ -194,12 +196,20 @@ class Launcher {
       return;
     }
     stop_signal_ = signal.number;
-    if (stopping_) {
-      signal_all(SIGKILL);  // asked twice: no more patience
-      kill_now_ = true;
-    } else {
+    if (!stopping_) {
+      asked_at_ = base::running_ns();
       stop(signal);
+    } else if (is_second_request()) {
+      signal_all(SIGKILL);
+      kill_now_ = true;
     }
+  }
+
+  /// Asked twice means: no more patience. But timeout(1) and a shell's `kill %1` send one request as two
+  /// signals, to the process and to its group.
+  bool is_second_request() noexcept {
+    if (!asked_at_) asked_at_ = base::running_ns();
+    return base::running_ns() - *asked_at_ >= kOneRequest;
   }
 
   /// The terminal's signals reach this process's group only, and most ranks have groups of their own. The
@@ -296,7 +306,8 @@ class Launcher {
         pollfd signal{signals_.descriptor(), POLLIN, 0};
         if (!tree_ended_) ::poll(&signal, 1, 10);
         for (int came = signals_.take().number; came != 0; came = signals_.take().number)
-          kill_now_ = kill_now_ || came == SIGINT || came == SIGTERM || came == SIGHUP;
+          kill_now_ =
+              kill_now_ || ((came == SIGINT || came == SIGTERM || came == SIGHUP) && is_second_request());
       }
     } catch (const std::exception& error) {
       error_sink_->add(fmt::format("{}\n", error.what()));
@@ -324,7 +335,8 @@ class Launcher {
   bool kill_now_ = false;
   bool tree_ended_ = false;
   int stop_signal_ = 0;
-  std::optional<std::uint64_t> kill_at_;  // base::running_ns()
+  std::optional<std::uint64_t> asked_at_;  // to stop, first; base::running_ns()
+  std::optional<std::uint64_t> kill_at_;   // base::running_ns()
 };
 
 }  // namespace
