@@ -20,6 +20,9 @@ class Bank {
   ProgressLine& progress(std::uint32_t rank) const noexcept {
     return at<ProgressLine>(layout_.progress)[rank];
   }
+  WithdrawalLine& withdrawal(std::uint32_t rank) const noexcept {
+    return at<WithdrawalLine>(layout_.withdrawals)[rank];
+  }
   DescriptorLine& descriptor(std::uint32_t rank, std::uint64_t sequence) const noexcept {
     return at<DescriptorLine>(layout_.descriptors)[(sequence % kHistory) * layout_.ranks + rank];
   }

@@ -75,7 +75,7 @@ void publish_offer(const Epoch& epoch, std::uint64_t sequence, const Call& call,
   put(line.process, process);
   put(line.send_address, word_of(call.send));
   put(line.recv_address, word_of(call.recv));
-  offer_to_threads(buffers_of(call));
+  offer_buffers(buffers_of(call));
 }
 
 Offer::Reach common_reach(const Epoch& epoch, std::uint64_t sequence) noexcept {

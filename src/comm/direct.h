@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -57,6 +58,8 @@ struct DirectOption {
   std::shared_ptr<const core::Plan> plan;  ///< the direct one; null without an offer
   memory::ImportCache* imports = nullptr;
   std::uint64_t process = 0;  ///< this one's identity
+  /// False once the process of that rank of the epoch can store nothing more.
+  std::function<bool(std::uint32_t)> is_running;
 
   bool offers() const noexcept { return offer.reach != Offer::Reach::none; }
 };

@@ -78,6 +78,17 @@ core::MemberState CommunicatorState::standing(std::uint32_t original) const noex
   return found;
 }
 
+bool CommunicatorState::may_store(std::uint32_t original) const noexcept {
+  const int member = member_of(original);
+  if (member < 0) return false;
+  const auto& slot = control_->members[member];
+  const auto state = core::status_of(slot).state;
+  if (state == core::MemberState::left) return false;  // nobody leaves from within an operation
+  if (state != core::MemberState::dead) return true;
+  return slot.ended.load(std::memory_order_acquire) == 0 &&
+         control_->broker_lost.load(std::memory_order_acquire) == 0;
+}
+
 // The slot that says that a rank ended before it joined; none when it has joined or may still come.
 const core::MemberSlot* CommunicatorState::absence_of(std::uint32_t original) const noexcept {
   for (const auto& slot : control_->members)

@@ -82,9 +82,13 @@ struct alignas(kLine) ProgressLine {
   std::atomic<std::uint64_t> finished;  ///< collective operations finished; release
   std::atomic<std::uint32_t>
       present;  ///< 1 once the rank has mapped this bank, which keeps it alive; release
-  // Operations: see visit.h.
-  std::atomic<std::uint64_t> visiting;   ///< at others' buffers of it now; 0: none
-  std::atomic<std::uint64_t> withdrawn;  ///< last of those whose buffers may not be touched any more
+  std::atomic<std::uint64_t> visiting;  ///< operation at whose buffers of others it is now; 0: none
+};
+
+/// The last operation of a rank whose buffers may not be touched any more: see visit.h. Read by all in every
+/// direct operation and hardly ever written, so it has a line of its own.
+struct alignas(kLine) WithdrawalLine {
+  std::atomic<std::uint64_t> withdrawn;
 };
 
 /// Progress of an ordered pair's messages, with the sender's descriptor.
@@ -133,8 +137,8 @@ struct BankLayout {
   std::uint32_t ranks = 0;
   std::uint64_t scratch_bytes = 0;  ///< per rank, both halves
   std::uint64_t pair_bytes = 0;     ///< per ordered pair, both halves
-  std::uint64_t header = 0, progress = 0, descriptors = 0, offers = 0, packets = 0, flags = 0, pair_lines = 0,
-                pair_flags = 0, counts = 0, control_end = 0;
+  std::uint64_t header = 0, progress = 0, withdrawals = 0, descriptors = 0, offers = 0, packets = 0,
+                flags = 0, pair_lines = 0, pair_flags = 0, counts = 0, control_end = 0;
   std::uint64_t scratch = 0, pairs = 0, total = 0;
 
   static BankLayout make(std::uint32_t ranks, std::uint64_t scratch_bytes,
@@ -151,6 +155,7 @@ struct BankLayout {
     };
     layout.header = take(sizeof(BankHeader), kLine);
     layout.progress = take(n * sizeof(ProgressLine), kLine);
+    layout.withdrawals = take(n * sizeof(WithdrawalLine), kLine);
     layout.descriptors = take(n * kHistory * sizeof(DescriptorLine), kLine);
     layout.offers = take(n * kHistory * sizeof(OfferLine), kLine);
     layout.packets = take(n * kHistory * sizeof(PacketLine), kLine);

@@ -50,7 +50,7 @@ PlanRun::~PlanRun() {
   const bool has_begun = phase_ == Phase::opening || phase_ == Phase::running;
   if (!has_begun || !direct_ || !direct_->offers()) return;
   end_visits();
-  withdraw_from_threads(epoch_, sequence_, buffers_of(call_));
+  withdraw_buffers(epoch_, sequence_, buffers_of(call_), direct_->is_running);
 }
 
 void PlanRun::start() {
@@ -133,7 +133,7 @@ bool PlanRun::has_opened() {
     if (!owner_gone_) mapping_error_ = error;
     return false;
   }
-  if (reach == Offer::Reach::threads) visits_.emplace(epoch_, sequence_, peers_->all());
+  visits_.emplace(epoch_, sequence_, peers_->all());
   plan_ = direct_->plan;
   next_.assign(plan_->programs[static_cast<std::size_t>(own_plan_rank())].size(), 0);
   return true;

@@ -28,7 +28,8 @@ class PlanRun {
   PlanRun(Epoch& epoch, Board& board, std::shared_ptr<const core::Plan> plan, const Call& call,
           std::optional<DirectOption> direct = std::nullopt);
 
-  /// Once it has ended, well or not, no other rank touches the caller's buffers by their addresses.
+  /// Once it has ended, well or not, no other rank touches the caller's buffers. Waits for that after an
+  /// error.
   ~PlanRun();
   PlanRun(const PlanRun&) = delete;
   PlanRun& operator=(const PlanRun&) = delete;
@@ -119,7 +120,7 @@ class PlanRun {
   std::optional<DirectOption> direct_;
   std::uint32_t opened_ = 0;          ///< opening: descriptors of ranks below it have been seen
   std::optional<PeerBuffers> peers_;  ///< of a direct plan
-  std::optional<Visits> visits_;      ///< of a direct plan among threads
+  std::optional<Visits> visits_;      ///< of a direct plan
   bool owner_gone_ = false;           ///< a peer's buffer is no longer there
   std::optional<Error> mapping_error_;
   /// Small operations need no memory of the heap.

@@ -331,6 +331,7 @@ std::optional<DirectOption> CommunicatorState::direct_option(const Call& call, E
   option.plan = plan_for(call, epoch, Reach::all_buffers);
   option.imports = &memory_->imports();
   option.process = identity_.process;
+  option.is_running = [this, &epoch](std::uint32_t rank) { return may_store(epoch.originals[rank]); };
   if (!option.plan->direct) option.offer = {};
   return option;
 }

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/visit.h"
 
+#include <chrono>
 #include <thread>
+
+#include "base/log.h"
 
 #if defined(__SANITIZE_THREAD__)
 #include <sanitizer/tsan_interface.h>
@@ -28,6 +31,30 @@ void release(const Buffers& buffers) noexcept {
 #endif
 }
 
+/// They are at work there, not waiting: this ends by itself, soon unless a process is stopped.
+class VisitorWait {
+ public:
+  void look_again(const Epoch& epoch, std::uint32_t rank) noexcept {
+    if (++looks_ <= kYields) {
+      std::this_thread::yield();
+      return;
+    }
+    std::this_thread::sleep_for(kNap);
+    if (looks_ != report_at_) return;
+    report_at_ = kYields + (looks_ - kYields) * 2;
+    base::log(
+        base::LogLevel::warn,
+        "rank {} has failed and waits for rank {}, which is still at its buffers (is its process stopped?)",
+        epoch.rank, rank);
+  }
+
+ private:
+  static constexpr unsigned kYields = 1000;
+  static constexpr std::chrono::milliseconds kNap{1};
+  unsigned looks_ = 0;
+  unsigned report_at_ = kYields + 1000;  // after a second, two, four ...
+};
+
 bool is_behind(std::uint64_t value, std::uint64_t sequence) noexcept {
   return static_cast<std::int64_t>(value - sequence) < 0;
 }
@@ -45,7 +72,8 @@ bool Visits::begin() noexcept {
   there_ = true;
   epoch_.bank.progress(epoch_.rank).visiting.store(sequence_, std::memory_order_seq_cst);
   for (std::uint32_t rank = 0; rank < epoch_.size; ++rank) {
-    if (is_behind(epoch_.bank.progress(rank).withdrawn.load(std::memory_order_seq_cst), sequence_)) continue;
+    if (is_behind(epoch_.bank.withdrawal(rank).withdrawn.load(std::memory_order_seq_cst), sequence_))
+      continue;
     withdrawn_ = static_cast<std::int32_t>(rank);
     end();
     return false;
@@ -64,21 +92,23 @@ void Visits::finish() noexcept {
   acquire(buffers_[epoch_.rank]);
 }
 
-void offer_to_threads(const Buffers& buffers) noexcept {
+void offer_buffers(const Buffers& buffers) noexcept {
   release(buffers);
 }
 
-void withdraw_from_threads(const Epoch& epoch, std::uint64_t sequence, const Buffers& buffers) noexcept {
-  auto& withdrawn = epoch.bank.progress(epoch.rank).withdrawn;
+void withdraw_buffers(const Epoch& epoch, std::uint64_t sequence, const Buffers& buffers,
+                      FunctionRef<bool(std::uint32_t)> is_running) noexcept {
+  auto& withdrawn = epoch.bank.withdrawal(epoch.rank).withdrawn;
   auto seen = withdrawn.load(std::memory_order_relaxed);
   while (is_behind(seen, sequence) &&
          !withdrawn.compare_exchange_weak(seen, sequence, std::memory_order_seq_cst)) {
   }
   for (std::uint32_t rank = 0; rank < epoch.size; ++rank) {
     if (rank == epoch.rank) continue;
-    // They are at work there, not waiting: this ends by itself.
-    while (epoch.bank.progress(rank).visiting.load(std::memory_order_seq_cst) == sequence)
-      std::this_thread::yield();
+    const auto& visiting = epoch.bank.progress(rank).visiting;
+    VisitorWait wait;
+    while (visiting.load(std::memory_order_seq_cst) == sequence && is_running(rank))
+      wait.look_again(epoch, rank);
   }
   acquire(buffers);
 }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that are threads of one process reach each other's buffers by address, whoever allocated them. A
-// segment stays mapped for whom reads it, an address does not: the owner of a buffer may free it as soon as
-// its call has returned. So a call that ends early, by an error, withdraws its buffers, and waits for those
-// who are at them; who comes later keeps off.
+// Ranks at each other's buffers. When a direct operation fails at one rank (a peer has died, somebody has
+// aborted), another one may still be at work in it: an agreement about the dead does not wait for those who
+// compute. The buffers are the caller's as soon as the call has returned: it writes there, or frees them. So
+// a call that ends early withdraws its buffers, and waits for those who are at them; who comes later keeps
+// off. Who has died is waited for until its process runs no more: a notice of its death may come before its
+// last store.
 //
 // Who visits says so, then looks whether the owner has withdrawn; who withdraws says so, then looks whether
 // somebody visits. All four are sequentially consistent, so one of the two sees the other (Dekker 1965).
@@ -13,6 +15,7 @@
 
 #include "comm/call.h"
 #include "comm/epoch.h"
+#include "tugline/function_ref.h"
 
 namespace tugline::comm {
 
@@ -48,10 +51,12 @@ class Visits {
   std::int32_t withdrawn_ = -1;
 };
 
-/// This rank offers its buffers to the threads of its process.
-void offer_to_threads(const Buffers& buffers) noexcept;
+/// This rank offers its buffers.
+void offer_buffers(const Buffers& buffers) noexcept;
 /// This rank, which has offered them, ends operation `sequence` early. Returns when nobody is at its buffers,
-/// nor will be.
-void withdraw_from_threads(const Epoch& epoch, std::uint64_t sequence, const Buffers& buffers) noexcept;
+/// nor will be. `is_running(rank)`: false once that rank's process can store nothing more. A stopped process
+/// in the middle of a copy holds this up, and is reported.
+void withdraw_buffers(const Epoch& epoch, std::uint64_t sequence, const Buffers& buffers,
+                      FunctionRef<bool(std::uint32_t)> is_running) noexcept;
 
 }  // namespace tugline::comm

@@ -6,6 +6,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -313,6 +314,39 @@ class Mapped {
   std::size_t bytes_;
   void* address_;
 };
+
+// While the others are at a rank's buffers its call fails, and the caller writes there at once.
+TEST(DirectOffer, NobodyWritesToABufferOnceItsCallHasFailed) {
+  constexpr std::size_t kCount = 1 << 20;
+  for (int round = 0; round < 20; ++round) {
+    std::atomic<bool> begun{false};
+    run(3, [&](Rank& self) {
+      auto buffer = self.allocate<float>(kCount);
+      self.comm.barrier();
+      std::thread breaker;
+      if (self.rank == 2)
+        breaker = std::thread([&] {
+          while (!begun) std::this_thread::yield();
+          for (int spin = 0; spin < round * 20'000; ++spin)
+            std::atomic_signal_fence(std::memory_order_seq_cst);
+          self.comm.abort("tested");
+        });
+      begun = true;
+      try {
+        for (;;) self.comm.all_reduce(buffer.data(), buffer.data(), kCount, DataType::f32, ReduceOp::max);
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::aborted) << error.what();
+      }
+      const auto own = -1.0f - static_cast<float>(self.rank);
+      std::fill(buffer.begin(), buffer.end(), own);
+      if (breaker.joinable()) breaker.join();
+      EXPECT_FALSE(self.comm.agree().committed());  // by then everybody is out
+      self.comm.barrier();
+      EXPECT_TRUE(std::all_of(buffer.begin(), buffer.end(), [&](float value) { return value == own; }))
+          << "rank " << self.rank << ", round " << round;
+    });
+  }
+}
 
 // While the others are at a rank's buffers its call fails, and the memory goes at once.
 TEST(DirectThreads, NobodyIsAtABufferOnceItsCallHasFailed) {
