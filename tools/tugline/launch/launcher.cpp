@@ -199,17 +199,17 @@ class Launcher {
     if (!stopping_) {
       asked_at_ = base::running_ns();
       stop(signal);
-    } else if (is_second_request()) {
+    } else if (is_second_request(signal)) {
       signal_all(SIGKILL);
       kill_now_ = true;
     }
   }
 
   /// Asked twice means: no more patience. But timeout(1) and a shell's `kill %1` send one request as two
-  /// signals, to the process and to its group.
-  bool is_second_request() noexcept {
+  /// signals, to the process and to its group. A terminal does not.
+  bool is_second_request(Signal signal) noexcept {
     if (!asked_at_) asked_at_ = base::running_ns();
-    return base::running_ns() - *asked_at_ >= kOneRequest;
+    return signal.from_terminal || base::running_ns() - *asked_at_ >= kOneRequest;
   }
 
   /// The terminal's signals reach this process's group only, and most ranks have groups of their own. The
@@ -305,9 +305,10 @@ class Launcher {
         // The end of children is told by SIGCHLD; grandchildren come to this process only after it, untold.
         pollfd signal{signals_.descriptor(), POLLIN, 0};
         if (!tree_ended_) ::poll(&signal, 1, 10);
-        for (int came = signals_.take().number; came != 0; came = signals_.take().number)
-          kill_now_ =
-              kill_now_ || ((came == SIGINT || came == SIGTERM || came == SIGHUP) && is_second_request());
+        for (Signal came = signals_.take(); came.number != 0; came = signals_.take()) {
+          const bool to_end = came.number == SIGINT || came.number == SIGTERM || came.number == SIGHUP;
+          kill_now_ = kill_now_ || (to_end && is_second_request(came));
+        }
       }
     } catch (const std::exception& error) {
       error_sink_->add(fmt::format("{}\n", error.what()));
