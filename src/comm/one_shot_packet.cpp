@@ -9,11 +9,12 @@
 namespace tugline::comm {
 namespace {
 
-// Polls of one packet before the general wait takes over; a peer that is on its way needs less.
+// Polls of one packet before the general wait takes over; a peer that is on its way needs less. A peer that
+// waits for this core needs it now.
 constexpr int kQuickPolls = 200;
 
-bool packet_is_here(const PacketLine& line, std::uint64_t flag) noexcept {
-  for (int i = 0; i < kQuickPolls; ++i)
+bool packet_is_here(const PacketLine& line, std::uint64_t flag, bool own_core) noexcept {
+  for (int i = 0, polls = own_core ? kQuickPolls : 1; i < polls; ++i)
     if (line.flag.load(std::memory_order_acquire) == flag) return true;
   return false;
 }
@@ -51,7 +52,7 @@ PacketResult run_one_shot_packet(Epoch& epoch, Board& board, WaitPlace& place, A
   const void* operands[kMaxRanks];
   for (std::uint32_t rank = 0; rank < epoch.size; ++rank) {
     const PacketLine& line = epoch.bank.packet(rank, sequence);
-    if (!packet_is_here(line, flag)) {
+    if (!packet_is_here(line, flag, place.own_core)) {
       auto different = [&] {
         const auto seen = line.flag.load(std::memory_order_acquire);
         return seen != flag && seen >> 32 == (sequence & 0xffffffffu);

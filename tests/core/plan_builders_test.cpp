@@ -8,6 +8,7 @@
 #include <map>
 #include <utility>
 
+#include "core/plan/pipeline.h"
 #include "plan_cases.h"
 #include "plan_interpreter.h"
 #include "tugline/error.h"
@@ -37,14 +38,14 @@ TEST(PlanBuilders, ComputeTheCollectiveOnRealBytes) {
 // Two ranks trade their scratch: what a rank writes lies where it was the last one to read, also in the next
 // operation of the same size, if the executor exchanges the scratch as the plan says.
 TEST(PlanBuilders, TwoRanksWriteWhereTheyHaveReadLast) {
-  const std::uint64_t kChunk = 16 << 10;
   for (auto collective :
        {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter, Collective::all_to_all}) {
     for (std::uint64_t chunks : {1, 2, 4, 6, 64}) {
+      const std::uint64_t chunk = chunks == 64 ? kLongTradedChunkBytes : kTradedChunkBytes;
       PlanRequest request{
-          .collective = collective, .ranks = 2, .bytes = chunks * kChunk, .scratch_bytes = 64 << 10};
+          .collective = collective, .ranks = 2, .bytes = chunks * chunk, .scratch_bytes = 64 << 10};
       const Plan plan = build_one_shot(request);
-      EXPECT_EQ(plan.scratch_bytes, std::min<std::uint64_t>(chunks, 2) * kChunk);
+      EXPECT_EQ(plan.scratch_bytes, std::min<std::uint64_t>(chunks, 2) * chunk);
       std::map<std::pair<std::int32_t, std::uint64_t>, std::int32_t> reader;  // [area, offset]: rank
       bool exchanged = false;
       for (int operation = 0; operation < 3; ++operation) {

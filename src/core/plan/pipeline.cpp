@@ -56,7 +56,8 @@ std::optional<Pipeline> lay_out(const PlanRequest& request, std::uint64_t length
 namespace {
 
 std::optional<Pipeline> trading_pipeline(const PlanRequest& request, std::uint64_t length) noexcept {
-  const std::uint64_t chunk = std::max(kTradedChunkBytes, length / kMostTradedChunks);
+  const std::uint64_t chunk = std::max(length < kLongTradeBytes ? kTradedChunkBytes : kLongTradedChunkBytes,
+                                       length / kMostTradedChunks);
   auto pipeline = lay_out(request, length, 1, 2, request.chunk_bytes != 0 ? request.chunk_bytes : chunk);
   if (!pipeline) pipeline = lay_out(request, length, 1, 1, chunk);
   if (!pipeline) return std::nullopt;

@@ -27,9 +27,12 @@ namespace tugline::core {
 inline constexpr std::uint64_t kSmallestChunkBytes = 16 << 10;
 /// Below this chunk size a deeper pipeline does not pay for its smaller chunks.
 inline constexpr std::uint64_t kShortChunkBytes = 2 << 10;
-/// Chunk of two ranks that trade their scratch, up to this many chunks. Two slots of both ranks stay in the
-/// second-level cache of any core; twice or half as much was slower at every size from 64 KiB to 1 MiB.
+/// Chunk of two ranks that trade their scratch; from kLongTradeBytes on the larger one, up to that many
+/// chunks. Two slots of both ranks stay in the second-level cache of any core. At 64 KiB twice or half as
+/// much took half as long again; from 256 KiB on both sizes copy alike, and the larger one takes fewer steps.
 inline constexpr std::uint64_t kTradedChunkBytes = 16 << 10;
+inline constexpr std::uint64_t kLongTradeBytes = 256 << 10;
+inline constexpr std::uint64_t kLongTradedChunkBytes = 32 << 10;
 inline constexpr std::uint64_t kMostTradedChunks = 2048;
 
 /// Chunk size that the builders choose for `length` bytes: enough chunks to overlap publishing with
