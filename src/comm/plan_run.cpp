@@ -243,6 +243,11 @@ bool PlanRun::packet_is_here(std::int32_t plan_rank) {
   return false;
 }
 
+bool PlanRun::trust(std::size_t plan_rank) noexcept {
+  trusted_[plan_rank] = 1;
+  return true;
+}
+
 // Data of a peer is used only after its descriptor of this very operation was seen to be equal. It cannot be
 // gone: the peer needs our finishing this operation before it reuses the line.
 bool PlanRun::trusts(std::int32_t plan_rank) {
@@ -251,20 +256,20 @@ bool PlanRun::trusts(std::int32_t plan_rank) {
   if (mismatch_peer_ >= 0) return false;  // one is enough, and descriptor_ may tell of it already
   Descriptor theirs;
   if (message_) {
-    if (call_.is_send()) return (trusted_[index] = 1) != 0;  // the receiver checks
+    if (call_.is_send()) return trust(index);  // the receiver checks
     auto& line = epoch_.bank.pair(pair_[0], pair_[1]);
     if (line.sent_sequence.load(std::memory_order_acquire) != sequence_) return false;
     theirs = {line.kind.load(std::memory_order_relaxed), line.count.load(std::memory_order_relaxed)};
   } else {
     const auto raised_in =
         epoch_.bank.flags(epoch_.rank, epoch_rank(plan_rank)).call.load(std::memory_order_relaxed);
-    if (!call_.counts && raised_in == packet_flag(sequence_, fingerprint_)) return (trusted_[index] = 1) != 0;
+    if (!call_.counts && raised_in == packet_flag(sequence_, fingerprint_)) return trust(index);
     auto& line = epoch_.bank.descriptor(epoch_rank(plan_rank), sequence_);
     if (line.sequence.load(std::memory_order_acquire) != sequence_) return false;
     theirs = {line.kind.load(std::memory_order_relaxed), line.count.load(std::memory_order_relaxed)};
   }
   if (call_.counts && !counts_fit(epoch_rank(plan_rank), theirs)) return false;
-  if (theirs == descriptor_) return (trusted_[index] = 1) != 0;
+  if (theirs == descriptor_) return trust(index);
   mismatch_peer_ = static_cast<std::int32_t>(epoch_rank(plan_rank));
   other_ = theirs;
   return false;

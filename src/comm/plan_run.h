@@ -86,6 +86,7 @@ class PlanRun {
   bool packet_is_here(std::int32_t plan_rank);
   std::int32_t peer_waited_for() const noexcept;
   bool trusts(std::int32_t plan_rank);
+  bool trust(std::size_t plan_rank) noexcept;
   bool counts_fit(std::uint32_t peer, const Descriptor& theirs);
   bool all_pairs_fit() const noexcept;
   void wake(std::int32_t plan_rank) const noexcept;

@@ -10,14 +10,16 @@
 namespace tugline::process {
 namespace {
 
-// Elements have four bytes; a vector of words holds either type.
+constexpr std::uint32_t kAbandoned = 0xabadbeef;
+
+// Elements have four bytes; words hold either type.
 template <class T>
-std::span<T> as(std::vector<std::uint32_t>& words) {
-  return {reinterpret_cast<T*>(words.data()), words.size()};
+std::span<T> as(Words& words) {
+  return {reinterpret_cast<T*>(words.span().data()), words.span().size()};
 }
 template <class T>
-std::span<const T> as(const std::vector<std::uint32_t>& words) {
-  return {reinterpret_cast<const T*>(words.data()), words.size()};
+std::span<const T> as(const Words& words) {
+  return {reinterpret_cast<const T*>(words.span().data()), words.span().size()};
 }
 
 /// Elements of a block of its own size, of all_to_all_v between two ranks.
@@ -49,11 +51,20 @@ std::vector<Draw> draw_step(std::uint64_t seed, std::uint64_t step, std::size_t 
     const auto octave = std::size_t{8} << random.below(octaves);
     draw.bytes = std::min(max_bytes, octave + random.below(octave)) / 4 * 4;
     draw.salt = random.below(1000);
+    draw.library = random.below(2) == 0;
   }
   return draws;
 }
 
-Operation::Operation(const Draw& draw, const std::vector<std::uint32_t>& members, std::uint32_t self)
+Words::Words(std::size_t count, Job* library) {
+  if (library != nullptr)
+    shared_.emplace(library->allocate<std::uint32_t>(count));
+  else
+    own_.resize(count);
+}
+
+Operation::Operation(const Draw& draw, const std::vector<std::uint32_t>& members, std::uint32_t self,
+                     Job* job)
     : draw_(draw), members_(members), self_(self), count_(draw.bytes / 4) {
   const auto size = members.size();
   const bool wide_input = draw.kind == Kind::reduce_scatter || draw.kind == Kind::all_to_all ||
@@ -63,8 +74,9 @@ Operation::Operation(const Draw& draw, const std::vector<std::uint32_t>& members
                            draw.kind == Kind::gather || draw.kind == Kind::all_gather_v ||
                            draw.kind == Kind::all_to_all_v;
   if (draw.kind == Kind::barrier) return;
-  send_.resize(wide_input ? count_ * size : count_);
-  recv_.assign(wide_output ? count_ * size : count_, 0xffffffffu);
+  send_ = Words(wide_input ? count_ * size : count_, draw.library ? job : nullptr);
+  recv_ = Words(wide_output ? count_ * size : count_, draw.library ? job : nullptr);
+  std::ranges::fill(recv_.span(), 0xffffffffu);
   if (draw.type == DataType::f32)
     fill(as<float>(send_), members[self], draw.salt);
   else
@@ -174,11 +186,22 @@ bool Operation::is_right() const {
   return draw_.type == DataType::f32 ? is_right_as<float>() : is_right_as<std::int32_t>();
 }
 
+void Operation::abandon() {
+  for (Words* words : {&send_, &recv_}) std::ranges::fill(words->span(), kAbandoned);
+}
+
+bool Operation::is_as_abandoned() const noexcept {
+  for (const Words* words : {&send_, &recv_})
+    for (const std::uint32_t word : words->span())
+      if (word != kAbandoned) return false;
+  return true;
+}
+
 std::uint64_t Operation::shared_hash(std::uint64_t hash) const noexcept {
   // Of all_gather_v what lies behind the blocks is as it was, on all ranks.
   const bool shared = draw_.kind == Kind::all_reduce || draw_.kind == Kind::all_gather ||
                       draw_.kind == Kind::broadcast || draw_.kind == Kind::all_gather_v;
-  return shared ? hash_of(recv_, hash) : hash;
+  return shared ? hash_of(recv_.span(), hash) : hash;
 }
 
 }  // namespace tugline::process

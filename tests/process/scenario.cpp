@@ -57,7 +57,7 @@ void check_all_collectives(Communicator& comm) {
   for (const std::size_t bytes : {4, 56, 60, 4096, 100'000, 3'000'004})
     for (int kind = 0; kind < kKindCount; ++kind)
       for (const auto type : {DataType::f32, DataType::i32}) {
-        const Draw draw{static_cast<Kind>(kind), type, bytes, bytes % 13};
+        const Draw draw{static_cast<Kind>(kind), type, bytes, bytes % 13, false};
         Operation operation(draw, members, static_cast<std::uint32_t>(comm.rank()));
         operation.run(comm, Target());
         require(operation.is_right(),
@@ -366,13 +366,13 @@ void leave_at_once(Job& job, const Arguments& arguments) {
   const auto bytes = std::stoul(arguments.at(0));
   const auto members = everyone(comm);
   for (int kind = 0; kind < kKindCount; ++kind) {
-    Operation operation({static_cast<Kind>(kind), DataType::f32, bytes, 3}, members,
+    Operation operation({static_cast<Kind>(kind), DataType::f32, bytes, 3, false}, members,
                         static_cast<std::uint32_t>(comm.rank()));
     auto part = comm.split(0, 0);
     operation.run(part, Target());
     require(operation.is_right(), "kind " + std::to_string(kind));
   }
-  Operation last({Kind::all_reduce, DataType::f32, bytes, 5}, members,
+  Operation last({Kind::all_reduce, DataType::f32, bytes, 5, false}, members,
                  static_cast<std::uint32_t>(comm.rank()));
   last.run(comm, Target());
   require(last.is_right(), "sum");

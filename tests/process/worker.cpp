@@ -147,18 +147,23 @@ class Worker {
     const auto draws = draw_step(options_.seed, step, options_.max_bytes);
     const auto self = static_cast<std::uint32_t>(comm_.rank());
     std::vector<Operation> operations;
-    for (const auto& draw : draws) operations.emplace_back(draw, members_, self);
+    for (const auto& draw : draws) operations.emplace_back(draw, members_, self, &job_);
     // Every fourth step is enqueued.
     const bool enqueued = step % 4 == 3;
     first_done_ns_ = noticed_ns_ = 0;
     noticed_.clear();
     bool right = true;
     for (auto& operation : operations) {
-      if (!run_one(operation, enqueued)) break;
+      if (!run_one(operation, enqueued)) {
+        operation.abandon();
+        abandoned_.push_back(std::move(operation));
+        break;
+      }
       if (!enqueued) right = right && operation.is_right();
     }
     const auto outcome = agree(enqueued);
     const auto agreed_ns = now_ns();
+    check_abandoned();
     std::uint64_t hash = kHashStart;
     if (outcome.committed())
       for (const auto& operation : operations) {
@@ -168,6 +173,14 @@ class Worker {
     write_line(step, outcome, agreed_ns, hash);
     if (outcome.committed() && !right) throw std::runtime_error("wrong sum in step " + std::to_string(step));
     return outcome;
+  }
+
+  /// Once more than was needed: an agreement may be over while a survivor still works in what has failed.
+  void check_abandoned() {
+    for (const auto& operation : abandoned_)
+      if (!operation.is_as_abandoned())
+        throw std::runtime_error("somebody wrote into the buffers of a failed operation");
+    if (abandoned_.size() > 1) abandoned_.erase(abandoned_.begin());
   }
 
   /// False when the operation reported a lost rank.
@@ -229,7 +242,8 @@ class Worker {
   std::uint64_t operations_ = 0;
   std::uint64_t first_done_ns_ = 0;
   std::uint64_t noticed_ns_ = 0;
-  std::string noticed_;  ///< original rank that an operation's error named
+  std::vector<Operation> abandoned_;  ///< operations that failed, until the next one does
+  std::string noticed_;               ///< original rank that an operation's error named
 };
 
 int run(int argc, char** argv) {
