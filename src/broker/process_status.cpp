@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "broker/process_status.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -60,6 +62,47 @@ ProcessCondition condition_of(std::uint32_t pid) noexcept {
   if (state.starts_with('t')) return ProcessCondition::traced;
   if (state.empty() || state.starts_with('Z') || state.starts_with('X')) return ProcessCondition::unknown;
   return ProcessCondition::running;
+}
+
+namespace {
+
+/// Of one thread, from /proc/<pid>/task/<tid>/stat. `tid` is relative to `tasks`.
+bool thread_can_run_its_code(int tasks, const char* tid) noexcept {
+  // Flags of a task, in the kernel's include/linux/sched.h: it exits, waits for a core dump, dumps core.
+  constexpr unsigned long kExiting = 0x4;
+  constexpr unsigned long kAfterCoreDump = 0x8;
+  constexpr unsigned long kDumpsCore = 0x200;
+  char path[32];
+  std::snprintf(path, sizeof path, "%s/stat", tid);
+  const base::UniqueFd file(::openat(tasks, path, O_RDONLY | O_CLOEXEC));
+  if (!file) return errno != ENOENT;
+  char text[1024];
+  const auto bytes = ::read(file.get(), text, sizeof text - 1);
+  if (bytes < 0) return errno != ESRCH;
+  text[bytes] = '\0';
+  // The name, in parentheses, may hold anything.
+  const char* behind_name = std::strrchr(text, ')');
+  char state = 0;
+  unsigned long flags = 0;
+  if (behind_name == nullptr || std::sscanf(behind_name, ") %c %*d %*d %*d %*d %*d %lu", &state, &flags) != 2)
+    return true;
+  return state != 'Z' && state != 'X' && (flags & (kExiting | kAfterCoreDump | kDumpsCore)) == 0;
+}
+
+}  // namespace
+
+bool can_run_its_code(std::uint32_t pid) noexcept {
+  char path[32];
+  std::snprintf(path, sizeof path, "/proc/%u/task", pid);
+  DIR* tasks = ::opendir(path);
+  if (tasks == nullptr) return errno != ENOENT;
+  bool can = false;
+  while (const dirent* entry = ::readdir(tasks)) {
+    if (entry->d_name[0] == '.') continue;
+    can = can || thread_can_run_its_code(::dirfd(tasks), entry->d_name);
+  }
+  ::closedir(tasks);
+  return can;
 }
 
 std::string describe(core::ProcessEnd end) {

@@ -31,6 +31,11 @@ enum class ProcessCondition : std::uint8_t {
 /// Reads /proc/<pid>/status; about 20 us. `pid` must be of the caller's PID namespace. Never throws.
 ProcessCondition condition_of(std::uint32_t pid) noexcept;
 
+/// False once no thread of the process can run anything but the kernel's own end of it: from then on it
+/// stores nothing more, though giving back its memory or writing its core file may take long. `pid` must be
+/// of the caller's PID namespace. Never throws; true where it cannot be found out.
+bool can_run_its_code(std::uint32_t pid) noexcept;
+
 /// "ended with exit code 3" or "was killed by signal 9 (Killed)".
 std::string describe(core::ProcessEnd end);
 

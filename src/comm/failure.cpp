@@ -85,8 +85,12 @@ bool CommunicatorState::may_store(std::uint32_t original) const noexcept {
   const auto state = core::status_of(slot).state;
   if (state == core::MemberState::left) return false;  // nobody leaves from within an operation
   if (state != core::MemberState::dead) return true;
-  return slot.ended.load(std::memory_order_acquire) == 0 &&
-         control_->broker_lost.load(std::memory_order_acquire) == 0;
+  if (slot.ended.load(std::memory_order_acquire) != 0) return false;
+  if (control_->broker_lost.load(std::memory_order_acquire) != 0) return false;
+  // What it takes to give back a large process's memory, or to write its core file, nobody has to wait for.
+  const auto own_space = broker::own_identity().pid_namespace;
+  const bool visible = own_space != 0 && slot.pid_namespace.load(std::memory_order_relaxed) == own_space;
+  return !visible || broker::can_run_its_code(slot.pid.load(std::memory_order_relaxed));
 }
 
 // The slot that says that a rank ended before it joined; none when it has joined or may still come.

@@ -146,8 +146,8 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
 
   bool agreement_is_mismatched(const Epoch& epoch) const noexcept;
   core::MemberState standing(std::uint32_t original) const noexcept;
-  /// False once the rank's process runs no more, which is known later than its death. Without a broker nobody
-  /// will ever know: then the dead count as ended.
+  /// False once the rank's process can run its code no more, which is known later than its death. Without a
+  /// broker it may never be known: then the dead count as ended.
   bool may_store(std::uint32_t original) const noexcept;
   const core::MemberSlot* absence_of(std::uint32_t original) const noexcept;
   std::string not_yet_joined(std::int32_t rank) const;

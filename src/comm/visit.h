@@ -3,8 +3,8 @@
 // aborted), another one may still be at work in it: an agreement about the dead does not wait for those who
 // compute. The buffers are the caller's as soon as the call has returned: it writes there, or frees them. So
 // a call that ends early withdraws its buffers, and waits for those who are at them; who comes later keeps
-// off. Who has died is waited for until its process runs no more: a notice of its death may come before its
-// last store.
+// off. Who has died is waited for until its process can run its code no more: a notice of its death may come
+// before its last store.
 //
 // Who visits says so, then looks whether the owner has withdrawn; who withdraws says so, then looks whether
 // somebody visits. All four are sequentially consistent, so one of the two sees the other (Dekker 1965).
