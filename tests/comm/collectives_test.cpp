@@ -264,35 +264,52 @@ TEST_P(Large, ResultsAreStreamedWhole) {
   const int ranks = GetParam();
   const auto n = static_cast<std::size_t>(ranks);
   const std::size_t count = stream_from_bytes() / sizeof(float) + 1001;
-  run_ranks(ranks, [&](Communicator& comm, int rank) {
-    for (int round = 0; round < 2; ++round) {
-      for (auto form : kForms) {
-        for (auto op : {ReduceOp::sum, ReduceOp::avg}) {
-          Elements mine(DataType::f32, count, rank, round);
-          Elements result = form == Form::in_place ? mine : Elements(DataType::f32, count);
-          comm.all_reduce(form == Form::in_place ? result.at(1) : mine.at(1), result.at(1), count - 1,
-                          DataType::f32, op);
-          ASSERT_TRUE(result.part(1, count - 1) ==
-                      reduced(DataType::f32, count, op, ranks, round).part(1, count - 1))
-              << name_of(op);
-        }
-      }
-      const std::size_t block = count / n + 1;
-      Elements mine(DataType::f32, block, rank, round), all(DataType::f32, block * n);
-      comm.all_gather(mine.data(), all.data(), block, DataType::f32);
-      Elements swapped(DataType::f32, block * n);
-      comm.all_to_all(all.data(), swapped.data(), block, DataType::f32);
-      const auto own = static_cast<std::size_t>(rank);
-      for (std::size_t from = 0; from < n; ++from) {
-        ASSERT_TRUE(all.part(from * block, block) ==
-                    Elements(DataType::f32, block, static_cast<int>(from), round));
-        ASSERT_TRUE(swapped.part(from * block, block) == all.part(own * block, block));
-      }
-      Elements half(DataType::bf16, count * 2, rank, round);
-      Elements sum(DataType::bf16, count * 2);
-      comm.all_reduce(half.data(), sum.data(), count * 2, DataType::bf16, ReduceOp::sum);
-      ASSERT_TRUE(sum == reduced(DataType::bf16, count * 2, ReduceOp::sum, ranks, round));
-    }
+  const auto value = [](std::size_t rank, std::size_t i) {
+    return static_cast<float>((i * 7 + rank * 13) % 1001);
+  };
+  const auto sum = [&](std::size_t i) {
+    float total = 0;
+    for (std::size_t rank = 0; rank < n; ++rank) total += value(rank, i);
+    return total;
+  };
+  // The number of elements that are not as they should be.
+  const auto wrong = [](const auto& data, std::size_t first, std::size_t elements, auto expected) {
+    std::size_t found = 0;
+    for (std::size_t i = 0; i < elements; ++i) found += data[first + i] != expected(i) ? 1 : 0;
+    return found;
+  };
+  run_ranks(ranks, [&](Communicator& comm, int self) {
+    const auto rank = static_cast<std::size_t>(self);
+    std::vector<float> input(count + 1), output(count + 1);
+    for (std::size_t i = 0; i < count; ++i) input[i + 1] = value(rank, i);
+    comm.all_reduce(input.data() + 1, output.data() + 1, count, DataType::f32, ReduceOp::sum);
+    EXPECT_EQ(wrong(output, 1, count, sum), 0U);
+    auto in_place = input;
+    comm.all_reduce(in_place.data() + 1, in_place.data() + 1, count, DataType::f32, ReduceOp::avg);
+    EXPECT_EQ(wrong(in_place, 1, count, [&](std::size_t i) { return sum(i) / static_cast<float>(ranks); }),
+              0U);
+
+    const std::size_t block = count / n;
+    comm.all_gather(input.data() + 1, output.data() + 1, block, DataType::f32);
+    for (std::size_t from = 0; from < n; ++from)
+      EXPECT_EQ(wrong(output, 1 + from * block, block, [&](std::size_t i) { return value(from, i); }), 0U);
+    comm.all_to_all(input.data() + 1, output.data() + 1, block, DataType::f32);
+    for (std::size_t from = 0; from < n; ++from)
+      EXPECT_EQ(wrong(output, 1 + from * block, block,
+                      [&](std::size_t i) { return value(from, rank * block + i); }),
+                0U);
+
+    const auto bf16 = [](float number) {
+      std::uint32_t bits = 0;
+      std::memcpy(&bits, &number, sizeof bits);
+      return static_cast<std::uint16_t>(bits >> 16);  // small integers are exact
+    };
+    std::vector<std::uint16_t> half(count * 2 + 1), total(count * 2 + 1);
+    for (std::size_t i = 0; i < count * 2; ++i) half[i + 1] = bf16(static_cast<float>(i % 5 + rank));
+    comm.all_reduce(half.data() + 1, total.data() + 1, count * 2, DataType::bf16, ReduceOp::sum);
+    EXPECT_EQ(wrong(total, 1, count * 2,
+                    [&](std::size_t i) { return bf16(static_cast<float>(n * (i % 5) + n * (n - 1) / 2)); }),
+              0U);
   });
 }
 
