@@ -15,8 +15,17 @@ namespace tugline::comm {
 namespace {
 
 // Words of a note.
-enum Word : std::uint32_t { kSince, kEnded, kWho, kRanks, kKind, kCount, kSequence, kName };
-constexpr std::size_t kNameBytes = (core::WaitNote::kWords - kName) * sizeof(std::uint64_t);
+enum Word : std::uint32_t {
+  word_since,
+  word_ended,
+  word_who,
+  word_ranks,
+  word_kind,
+  word_count,
+  word_sequence,
+  word_name
+};
+constexpr std::size_t kNameBytes = (core::WaitNote::kWords - word_name) * sizeof(std::uint64_t);
 // Ranks that wait for each other time out at about the same time.
 constexpr std::uint64_t kShownAfterTimeOut = 2'000'000'000;
 
@@ -109,15 +118,16 @@ void PublishedWait::publish(const WaitPlace& place, const WaitSubject& subject,
   if (note_ == nullptr) return;
   const auto peer = subject.peer >= 0 && place.member_of ? place.member_of(subject.peer) : -1;
   Words words{};
-  words[kSince] = since_ns;
-  words[kWho] = pack(core::incarnation_of(place.control->members[place.member]) |
-                         static_cast<std::uint32_t>(static_cast<std::uint8_t>(subject.message)) << 16,
-                     static_cast<std::uint32_t>(peer + 1));
-  words[kRanks] = pack(place.epoch->rank, static_cast<std::uint32_t>(subject.peer + 1));
-  words[kKind] = subject.call.kind;
-  words[kCount] = subject.call.count;
-  words[kSequence] = subject.sequence;
-  std::memcpy(&words[kName], place.communicator.data(), std::min(place.communicator.size(), kNameBytes - 1));
+  words[word_since] = since_ns;
+  words[word_who] = pack(core::incarnation_of(place.control->members[place.member]) |
+                             static_cast<std::uint32_t>(static_cast<std::uint8_t>(subject.message)) << 16,
+                         static_cast<std::uint32_t>(peer + 1));
+  words[word_ranks] = pack(place.epoch->rank, static_cast<std::uint32_t>(subject.peer + 1));
+  words[word_kind] = subject.call.kind;
+  words[word_count] = subject.call.count;
+  words[word_sequence] = subject.sequence;
+  std::memcpy(&words[word_name], place.communicator.data(),
+              std::min(place.communicator.size(), kNameBytes - 1));
   write(*note_, [&] {
     for (std::size_t i = 0; i < words.size(); ++i) note_->words[i].store(words[i], std::memory_order_release);
   });
@@ -125,8 +135,8 @@ void PublishedWait::publish(const WaitPlace& place, const WaitSubject& subject,
 
 void PublishedWait::end(std::uint64_t now_ns) noexcept {
   write(*note_, [&] {
-    if (now_ns == 0) note_->words[kSince].store(0, std::memory_order_release);
-    note_->words[kEnded].store(now_ns, std::memory_order_release);
+    if (now_ns == 0) note_->words[word_since].store(0, std::memory_order_release);
+    note_->words[word_ended].store(now_ns, std::memory_order_release);
   });
   note_->taken.store(0, std::memory_order_release);
   note_ = nullptr;
@@ -139,22 +149,22 @@ std::vector<ShownWait> waits_of(const core::ControlSegment& control, std::uint32
   const auto now = base::monotonic_ns();
   for (const auto& note : control.waits[member]) {
     Words words;
-    if (!read(note, words) || words[kSince] == 0) continue;
-    if ((low(words[kWho]) & 0xffff) != core::incarnation_of(slot)) continue;
-    if (words[kEnded] != 0 && now - words[kEnded] > kShownAfterTimeOut) continue;
+    if (!read(note, words) || words[word_since] == 0) continue;
+    if ((low(words[word_who]) & 0xffff) != core::incarnation_of(slot)) continue;
+    if (words[word_ended] != 0 && now - words[word_ended] > kShownAfterTimeOut) continue;
     ShownWait wait;
-    wait.since_ns = words[kSince];
-    wait.ended_ns = words[kEnded];
-    wait.rank = low(words[kRanks]);
-    wait.peer = static_cast<std::int32_t>(high(words[kRanks])) - 1;
-    wait.peer_member = static_cast<std::int32_t>(high(words[kWho])) - 1;
+    wait.since_ns = words[word_since];
+    wait.ended_ns = words[word_ended];
+    wait.rank = low(words[word_ranks]);
+    wait.peer = static_cast<std::int32_t>(high(words[word_ranks])) - 1;
+    wait.peer_member = static_cast<std::int32_t>(high(words[word_who])) - 1;
     // Another process wrote it.
     if (wait.peer_member >= static_cast<std::int32_t>(core::kMaxMembers)) continue;
-    wait.message = static_cast<std::int8_t>(low(words[kWho]) >> 16 & 0xff);
-    wait.sequence = words[kSequence];
-    wait.call = {words[kKind], words[kCount]};
+    wait.message = static_cast<std::int8_t>(low(words[word_who]) >> 16 & 0xff);
+    wait.sequence = words[word_sequence];
+    wait.call = {words[word_kind], words[word_count]};
     char name[kNameBytes];
-    std::memcpy(name, &words[kName], kNameBytes);
+    std::memcpy(name, &words[word_name], kNameBytes);
     name[kNameBytes - 1] = '\0';
     wait.communicator = name;
     waits.push_back(std::move(wait));
