@@ -80,8 +80,8 @@ class TUGLINE_EXPORT Group {
   /// Begins all collected calls as one operation that goes on beside the caller. They are of one
   /// communicator.
   void run(Request& request);
-  std::size_t size() const noexcept;
-  comm::GroupState& state() noexcept { return *state_; }
+  std::size_t size() const;
+  comm::GroupState& state() const;
 
  private:
   std::unique_ptr<comm::GroupState> state_;
@@ -112,10 +112,10 @@ class TUGLINE_EXPORT Communicator {
  public:
   explicit Communicator(std::shared_ptr<comm::CommunicatorState> state) noexcept : state_(std::move(state)) {}
 
-  int rank() const noexcept;  ///< 0 .. size()-1; changes when an agreement shrinks the communicator
-  int size() const noexcept;
-  std::uint64_t epoch() const noexcept;
-  const std::string& name() const noexcept;
+  int rank() const;  ///< 0 .. size()-1; changes when an agreement shrinks the communicator
+  int size() const;
+  std::uint64_t epoch() const;
+  const std::string& name() const;
 
   /// output[i] = op over all ranks of input[i]. `send == recv` is in place. Here and below `op` is a
   /// ReduceOp, or Reduction::pre_mul_sum(factor), and buffers may begin at any address.
@@ -200,11 +200,11 @@ class TUGLINE_EXPORT Communicator {
   /// `reason`. Callable from any thread. Afterwards every call fails so until all ranks have called agree().
   void abort(std::string_view reason);
   /// Asynchronous error of this communicator, ok if none. Never blocks.
-  Status status() const noexcept;
+  Status status() const;
   /// Throws the asynchronous error in full text, if there is one.
   void check() const;
 
-  comm::CommunicatorState& state() const noexcept { return *state_; }
+  comm::CommunicatorState& state() const;
 
  private:
   std::shared_ptr<comm::CommunicatorState> state_;

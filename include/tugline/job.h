@@ -42,13 +42,13 @@ class TUGLINE_EXPORT Job {
   Job(Job&&) noexcept;
   Job& operator=(Job&&) noexcept;
 
-  int rank() const noexcept;
-  int size() const noexcept;
-  const std::string& name() const noexcept;
+  int rank() const;
+  int size() const;
+  const std::string& name() const;
   /// The communicator of all ranks. Does not wait for the others: the first operation does.
   Communicator communicator();
   Device& device(int index = 0);
-  int device_count() const noexcept;
+  int device_count() const;
 
   /// Memory of `count` elements that the broker holds: shared, zeroed, zero-copy where the backend can.
   template <Element T>

@@ -31,11 +31,15 @@ int host_device_count(const JobOptions& options) {
 
 }  // namespace
 
-void api::require_member(const JobState* state, const char* operation) {
+const api::JobState& api::require(const JobState* state, const char* operation) {
   if (state == nullptr)
     throw Error(ErrorCode::invalid_usage, "the Job that is used was moved from",
                 "use the Job that it was moved to", {.operation = operation});
-  state->client->require_member(operation);
+  return *state;
+}
+
+void api::require_member(const JobState* state, const char* operation) {
+  require(state, operation).client->require_member(operation);
 }
 
 Job::Job(std::unique_ptr<api::JobState> state) noexcept : state_(std::move(state)) {}
@@ -79,17 +83,17 @@ Job Job::join(const JobOptions& options) {
   return Job(std::move(state));
 }
 
-int Job::rank() const noexcept {
-  return state_->identity.rank;
+int Job::rank() const {
+  return api::require(state_.get(), "rank()").identity.rank;
 }
-int Job::size() const noexcept {
-  return state_->identity.size;
+int Job::size() const {
+  return api::require(state_.get(), "size()").identity.size;
 }
-const std::string& Job::name() const noexcept {
-  return state_->client->job();
+const std::string& Job::name() const {
+  return api::require(state_.get(), "name()").client->job();
 }
-int Job::device_count() const noexcept {
-  return static_cast<int>(state_->devices.size());
+int Job::device_count() const {
+  return static_cast<int>(api::require(state_.get(), "device_count()").devices.size());
 }
 
 Device& Job::device(int index) {

@@ -27,8 +27,9 @@ class JobState {
   std::optional<Communicator> world;  ///< made by the first call of communicator()
 };
 
-/// Throws Error{invalid_usage} after leave(), in a forked child, and for a null state (of a Job that was
-/// moved from).
+/// The state of a Job; throws Error{invalid_usage} for a null one, of a Job that was moved from.
+const JobState& require(const JobState* state, const char* operation);
+/// Throws that too, and the same after leave() and in a forked child.
 void require_member(const JobState* state, const char* operation);
 
 }  // namespace tugline::api

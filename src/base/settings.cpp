@@ -6,7 +6,6 @@
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 
 #include "base/settings_value.h"
 #include "base/toml_file.h"
@@ -81,6 +80,8 @@ std::string variable_or(const Environment& environment, const std::string& name,
 }
 
 /// The file's text, or none when there is no such file.
+constexpr std::size_t kLongestFile = 1 << 20;
+
 std::optional<SettingsFile> read_file(const std::string& path) {
   // A directory opens like a file and reads like an empty one.
   std::error_code unknown;
@@ -97,13 +98,18 @@ std::optional<SettingsFile> read_file(const std::string& path) {
                 "make it readable, or name another one in TUGLINE_CONFIG_FILE",
                 {.operation = "reading settings", .native_code = errno});
   }
-  std::ostringstream text;
-  text << stream.rdbuf();
+  std::string text(kLongestFile + 1, '\0');
+  stream.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(stream.gcount()));
+  if (text.size() > kLongestFile)
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("the settings file {} is longer than {} KiB", path, kLongestFile >> 10),
+                "name a file of settings, not a device", {.operation = "reading settings"});
   if (stream.bad())
     throw Error(ErrorCode::system, fmt::format("the settings file {} cannot be read", path),
                 "make it a readable file, or name another one in TUGLINE_CONFIG_FILE",
                 {.operation = "reading settings", .native_code = errno});
-  return SettingsFile{path, text.str()};
+  return SettingsFile{path, std::move(text)};
 }
 
 }  // namespace

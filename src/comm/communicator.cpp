@@ -7,6 +7,7 @@
 
 #include "comm/group.h"
 #include "comm/state.h"
+#include "tugline/error.h"
 
 namespace tugline {
 namespace {
@@ -41,67 +42,75 @@ comm::Call make_call(core::Collective collective, const void* send, void* recv, 
 
 }  // namespace
 
-int Communicator::rank() const noexcept {
-  return state_->rank();
+comm::CommunicatorState& Communicator::state() const {
+  if (state_ == nullptr)
+    throw Error(ErrorCode::invalid_usage,
+                "the Communicator that is used is empty: moved from, or of a split() with a negative color",
+                "ask valid() before, or use the one that it was moved to");
+  return *state_;
 }
-int Communicator::size() const noexcept {
-  return state_->size();
+
+int Communicator::rank() const {
+  return state().rank();
 }
-std::uint64_t Communicator::epoch() const noexcept {
-  return state_->generation();
+int Communicator::size() const {
+  return state().size();
 }
-const std::string& Communicator::name() const noexcept {
-  return state_->name();
+std::uint64_t Communicator::epoch() const {
+  return state().generation();
+}
+const std::string& Communicator::name() const {
+  return state().name();
 }
 
 void Communicator::all_reduce(const void* send, void* recv, std::size_t count, DataType type, Reduction op,
                               Target target) {
-  state_->submit(make_call(core::Collective::all_reduce, send, recv, count, type, op), target);
+  state().submit(make_call(core::Collective::all_reduce, send, recv, count, type, op), target);
 }
 
 void Communicator::all_gather(const void* send, void* recv, std::size_t count, DataType type, Target target) {
-  state_->submit(make_call(core::Collective::all_gather, send, recv, count, type), target);
+  state().submit(make_call(core::Collective::all_gather, send, recv, count, type), target);
 }
 
 void Communicator::reduce_scatter(const void* send, void* recv, std::size_t count, DataType type,
                                   Reduction op, Target target) {
-  state_->submit(make_call(core::Collective::reduce_scatter, send, recv, count, type, op), target);
+  state().submit(make_call(core::Collective::reduce_scatter, send, recv, count, type, op), target);
 }
 
 void Communicator::broadcast(const void* send, void* recv, std::size_t count, DataType type, int root,
                              Target target) {
-  state_->submit(make_call(core::Collective::broadcast, send, recv, count, type, ReduceOp::sum, root),
+  state().submit(make_call(core::Collective::broadcast, send, recv, count, type, ReduceOp::sum, root),
                  target);
 }
 
 void Communicator::reduce(const void* send, void* recv, std::size_t count, DataType type, Reduction op,
                           int root, Target target) {
-  state_->submit(make_call(core::Collective::reduce, send, recv, count, type, op, root), target);
+  state().submit(make_call(core::Collective::reduce, send, recv, count, type, op, root), target);
 }
 
 void Communicator::gather(const void* send, void* recv, std::size_t count, DataType type, int root,
                           Target target) {
-  state_->submit(make_call(core::Collective::gather, send, recv, count, type, ReduceOp::sum, root), target);
+  state().submit(make_call(core::Collective::gather, send, recv, count, type, ReduceOp::sum, root), target);
 }
 
 void Communicator::scatter(const void* send, void* recv, std::size_t count, DataType type, int root,
                            Target target) {
-  state_->submit(make_call(core::Collective::scatter, send, recv, count, type, ReduceOp::sum, root), target);
+  state().submit(make_call(core::Collective::scatter, send, recv, count, type, ReduceOp::sum, root), target);
 }
 
 void Communicator::all_to_all(const void* send, void* recv, std::size_t count, DataType type, Target target) {
-  state_->submit(make_call(core::Collective::all_to_all, send, recv, count, type), target);
+  state().submit(make_call(core::Collective::all_to_all, send, recv, count, type), target);
 }
 
 void Communicator::all_gather_v(const void* send, void* recv, std::span<const std::size_t> counts,
                                 DataType type, Target target) {
-  state_->submit(make_call(core::Collective::all_gather_v, send, recv, {.send = to_vector(counts)}, type),
+  state().submit(make_call(core::Collective::all_gather_v, send, recv, {.send = to_vector(counts)}, type),
                  target);
 }
 
 void Communicator::reduce_scatter_v(const void* send, void* recv, std::span<const std::size_t> counts,
                                     DataType type, Reduction op, Target target) {
-  state_->submit(
+  state().submit(
       make_call(core::Collective::reduce_scatter_v, send, recv, {.send = to_vector(counts)}, type, op),
       target);
 }
@@ -113,27 +122,27 @@ void Communicator::all_to_all_v(const void* send, std::span<const std::size_t> s
                                 Target target) {
   comm::Counts counts{to_vector(send_counts), to_vector(send_displacements), to_vector(recv_counts),
                       to_vector(recv_displacements)};
-  state_->submit(make_call(core::Collective::all_to_all_v, send, recv, std::move(counts), type), target);
+  state().submit(make_call(core::Collective::all_to_all_v, send, recv, std::move(counts), type), target);
 }
 
 void Communicator::send(const void* buffer, std::size_t count, DataType type, int peer, Target target) {
   auto call = make_call(core::Collective::send_recv, buffer, nullptr, count, type, ReduceOp::sum, peer);
   call.direction = comm::Call::Direction::send;
-  state_->submit(call, target);
+  state().submit(call, target);
 }
 
 void Communicator::recv(void* buffer, std::size_t count, DataType type, int peer, Target target) {
   auto call = make_call(core::Collective::send_recv, nullptr, buffer, count, type, ReduceOp::sum, peer);
   call.direction = comm::Call::Direction::receive;
-  state_->submit(call, target);
+  state().submit(call, target);
 }
 
 void Communicator::barrier(Target target) {
-  state_->submit(make_call(core::Collective::barrier, nullptr, nullptr, 0, DataType::u8), target);
+  state().submit(make_call(core::Collective::barrier, nullptr, nullptr, 0, DataType::u8), target);
 }
 
 Outcome Communicator::agree() {
-  return state_->agree();
+  return state().agree();
 }
 
 Outcome Communicator::agree(StreamRef stream) {
@@ -142,40 +151,46 @@ Outcome Communicator::agree(StreamRef stream) {
   try {
     stream.sync();
   } catch (const Error& error) {
-    if (state_->status().ok()) throw;
+    if (state().status().ok()) throw;
     (void)error;
   }
-  return state_->agree();
+  return state().agree();
 }
 
 Communicator Communicator::split(int color, int key) {
-  return Communicator(state_->split(color, key));
+  return Communicator(state().split(color, key));
 }
 void Communicator::abort(std::string_view reason) {
-  state_->abort(reason);
+  state().abort(reason);
 }
-Status Communicator::status() const noexcept {
-  return state_->status();
+Status Communicator::status() const {
+  return state().status();
 }
 void Communicator::check() const {
-  state_->check();
+  state().check();
 }
 
 Group::Group() : state_(std::make_unique<comm::GroupState>()) {}
 Group::~Group() = default;
 Group::Group(Group&&) noexcept = default;
 Group& Group::operator=(Group&&) noexcept = default;
-std::size_t Group::size() const noexcept {
-  return state_->calls.size();
+comm::GroupState& Group::state() const {
+  if (state_ == nullptr)
+    throw Error(ErrorCode::invalid_usage, "the Group that is used was moved from",
+                "use the Group that it was moved to");
+  return *state_;
+}
+std::size_t Group::size() const {
+  return state().calls.size();
 }
 
 void Group::run() {
-  for (const auto& entry : state_->calls) entry.communicator->drain_requests();
-  comm::run_group(std::exchange(state_->calls, {}));
+  for (const auto& entry : state().calls) entry.communicator->drain_requests();
+  comm::run_group(std::exchange(state().calls, {}));
 }
 
 void Group::run(Request& request) {
-  auto calls = std::exchange(state_->calls, {});
+  auto calls = std::exchange(state().calls, {});
   if (calls.empty()) return;
   const auto communicator = calls.front().communicator;
   for (auto& entry : calls) {
@@ -191,8 +206,8 @@ void Group::run(Request& request) {
 }
 
 void Group::run(StreamRef stream) {
-  for (const auto& entry : state_->calls) entry.communicator->hold_back(stream);
-  stream.launch([calls = std::exchange(state_->calls, {})]() -> Status {
+  for (const auto& entry : state().calls) entry.communicator->hold_back(stream);
+  stream.launch([calls = std::exchange(state().calls, {})]() -> Status {
     comm::run_group(calls);
     return {};
   });

@@ -65,7 +65,7 @@ void Request::wait() {
   if (!state_) return;
   const auto state = std::exchange(state_, nullptr);
   state->wait();
-  if (state->error()) std::rethrow_exception(state->error());
+  if (auto error = state->take_error()) std::rethrow_exception(std::move(error));
 }
 
 void Request::begin(std::shared_ptr<comm::RequestState> state) {

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <utility>
 
 #include "tugline/device.h"
 
@@ -28,7 +29,8 @@ class RequestState {
 
   bool is_done() const noexcept { return progress_->done.load(std::memory_order_acquire); }
   void wait() const noexcept { progress_->done.wait(false, std::memory_order_acquire); }
-  const std::exception_ptr& error() const noexcept { return progress_->error; }
+  /// Once it is done: its error, which is the caller's alone from then on.
+  std::exception_ptr take_error() noexcept { return std::exchange(progress_->error, nullptr); }
 
  private:
   std::shared_ptr<CommunicatorState> communicator_;

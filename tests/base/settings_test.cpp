@@ -157,6 +157,13 @@ TEST(Settings, FindsTheFileInOrder) {
     EXPECT_THAT(error.what(), HasSubstr("the settings file " + home + " is a directory"));
   }
   try {
+    path_of({{"TUGLINE_CONFIG_FILE", "/dev/zero"}});
+    ADD_FAILURE() << "a file without an end was read";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+    EXPECT_THAT(error.what(), HasSubstr("the settings file /dev/zero is longer than"));
+  }
+  try {
     path_of({{"TUGLINE_CONFIG_FILE", home + "/missing.toml"}});
     ADD_FAILURE() << "a missing file was accepted";
   } catch (const Error& error) {

@@ -108,10 +108,10 @@ TEST_F(PoolTest, AJointBlockIsNobodyElsesBeforeTheLaterPartIsDone) {
   pool_->deallocate(second, one_);
   Hold late(one_);
   pool_->deallocate(first, one_);
-  early.release();
   void* whole = pool_->allocate(kSlab, one_);  // joins them
   EXPECT_EQ(whole, first);
   pool_->deallocate(whole, one_);
+  early.release();
   EXPECT_NE(pool_->allocate(kSlab, two_), whole);
 }
 

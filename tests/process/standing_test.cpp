@@ -8,8 +8,11 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <functional>
+#include <map>
 #include <optional>
 #include <span>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -193,13 +196,34 @@ TEST(Standing, AJobThatWasMovedFromSaysSo) {
   Surroundings around;
   const auto broker = around.broker();
   auto job = Job::join({.rank = 0, .size = 1, .job = around.job(), .socket_path = around.socket_path()});
-  const Job moved = std::move(job);
-  try {
-    job.put("key", "value");
-    ADD_FAILURE() << "an empty Job put a value";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::invalid_usage);
-    EXPECT_THAT(error.what(), HasSubstr("was moved from"));
+  auto comm = job.communicator();
+  Group group;
+  Job moved = std::move(job);
+  const Communicator moved_comm = std::move(comm);
+  const Group moved_group = std::move(group);
+  const std::map<std::string, std::function<void()>> calls{
+      {"put", [&] { job.put("key", "value"); }},
+      {"rank", [&] { (void)job.rank(); }},
+      {"size", [&] { (void)job.size(); }},
+      {"name", [&] { (void)job.name(); }},
+      {"device_count", [&] { (void)job.device_count(); }},
+      {"device", [&] { (void)job.device(); }},
+      {"communicator's size", [&] { (void)comm.size(); }},
+      {"communicator's barrier", [&] { comm.barrier(); }},
+      {"communicator's agree", [&] { (void)comm.agree(); }},
+      {"empty communicator's name", [&] { (void)Communicator(nullptr).name(); }},
+      {"group's size", [&] { (void)group.size(); }},
+      {"call into the group", [&] { moved.communicator().barrier(group); }},
+  };
+  for (const auto& [name, call] : calls) {
+    try {
+      call();
+      ADD_FAILURE() << name << " of an empty object";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::invalid_usage) << name;
+      EXPECT_THAT(error.what(), testing::AnyOf(HasSubstr("was moved from"), HasSubstr("moved from, or")))
+          << name;
+    }
   }
 }
 

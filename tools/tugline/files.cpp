@@ -19,6 +19,8 @@
 namespace tugline::cli {
 namespace {
 
+constexpr std::size_t kLongestFile = 256 << 20;
+
 [[noreturn]] void fail(const std::string& path, std::string_view verb, int code) {
   ErrorCode kind = ErrorCode::system;
   std::string remedy = "check the path and its mode";
@@ -78,6 +80,10 @@ std::string read_file(const std::string& path) {
     if (got < 0) fail(path, "read", errno);
     if (got == 0) return text;
     text.append(block.data(), static_cast<std::size_t>(got));
+    if (text.size() > kLongestFile)
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("\"{}\" is longer than {} MiB", path, kLongestFile >> 20),
+                  "give a file of this kind, not a device");
   }
 }
 

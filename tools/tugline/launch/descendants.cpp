@@ -10,6 +10,7 @@
 #include <map>
 #include <string>
 
+#include "broker/process_status.h"
 #include "tugline/error.h"
 
 namespace tugline::cli {
@@ -38,6 +39,12 @@ std::vector<pid_t> descendants(pid_t spared) {
   std::multimap<pid_t, pid_t> children;
   std::map<pid_t, char> states;
   std::error_code error;
+  if (broker::own_identity().pid_namespace == 0) {
+    throw Error(
+        ErrorCode::system,
+        "what the job left running cannot be found: /proc is not there, or shows another PID namespace",
+        "mount /proc in this container (unshare --mount-proc, or mount -t proc proc /proc)");
+  }
   std::filesystem::directory_iterator folder("/proc", error);
   if (error) {
     throw Error(ErrorCode::system, "cannot list /proc to find what the job left running",

@@ -19,6 +19,7 @@
 #include <iterator>
 
 #include "base/random.h"
+#include "broker/process_status.h"
 #include "tugline/error.h"
 
 namespace tugline::cli {
@@ -41,6 +42,8 @@ bool kill_if_marked(pid_t pid, const std::string& entry) {
 
 /// Until a look at all processes finds none: while one is killed another may be forked.
 void kill_all_marked(const std::string& entry) {
+  // The numbers of another PID namespace are other processes here.
+  if (broker::own_identity().pid_namespace == 0) return;
   for (bool found = true; found;) {
     found = false;
     std::error_code error;
@@ -87,7 +90,8 @@ void hide(int socket) {
 Guard::Guard() : mark_(base::random_hex(16)) {
   const auto fail = [](const char* what) {
     throw Error(
-        ErrorCode::system, fmt::format("cannot {} for the guard of the job", what),
+        errno == EAGAIN || errno == ENOMEM ? ErrorCode::out_of_memory : ErrorCode::system,
+        fmt::format("cannot {} for the guard of the job", what),
         "raise the limit of processes (ulimit -u, pids.max of the cgroup) or of open files (ulimit -n)",
         {.native_code = errno});
   };
@@ -100,13 +104,16 @@ Guard::Guard() : mark_(base::random_hex(16)) {
   if (between == 0) {
     // Twice, so that it is no descendant of the launcher, who ends those.
     const pid_t guard = ::fork();
-    if (guard != 0) ::_exit(guard < 0 ? 1 : 0);
+    if (guard != 0) ::_exit(guard < 0 ? errno : 0);
     watch(other.get(), fmt::format("{}={}", kVariable, mark_));
   }
   int status = 0;
   while (::waitpid(between, &status, 0) < 0 && errno == EINTR) {
   }
-  if (status != 0) fail("fork");
+  if (status != 0) {
+    errno = WIFEXITED(status) ? WEXITSTATUS(status) : EAGAIN;
+    fail("fork");
+  }
 }
 
 Guard::~Guard() {

@@ -177,7 +177,9 @@ class Launcher {
       if (polled[i].fd == output_.descriptor()) output_.write_some();
       if (error_sink_ != &output_ && polled[i].fd == error_sink_->descriptor()) error_sink_->write_some();
     }
-    if ((output_.error() != 0 || error_sink_->error() != 0) && !stopping_) stop();
+    // Results that cannot be written, and a reader that went away, end the job; what is lost of standard
+    // error otherwise does not.
+    if ((output_.error() != 0 || error_sink_->error() == EPIPE) && !stopping_) stop();
   }
 
   int timeout_ms() const {
