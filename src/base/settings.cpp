@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
+#include <utility>
 
 #include "base/settings_value.h"
 #include "base/toml_file.h"
@@ -79,9 +80,9 @@ std::string variable_or(const Environment& environment, const std::string& name,
   return entry == environment.end() || entry->second.empty() ? std::move(fallback) : entry->second;
 }
 
-/// The file's text, or none when there is no such file.
 constexpr std::size_t kLongestFile = 1 << 20;
 
+/// The file's text, or none when there is no such file.
 std::optional<SettingsFile> read_file(const std::string& path) {
   // A directory opens like a file and reads like an empty one.
   std::error_code unknown;

@@ -69,8 +69,8 @@ const SettingRow kRows[] = {
      "Memory of other ranks that a rank keeps mapped for collectives that reach it directly; what is beyond "
      "is "
      "unmapped, the longest unused first. The buffers of one operation have to fit: those of all its ranks. "
-     "0 "
-     "is no limit.",
+     "0 is "
+     "no limit.",
      0, kTwoToThe40},
     {"import_limit_mappings", &Settings::import_limit_mappings, "", "",
      "The same as a number of mappings: one per buffer that another rank has allocated or registered. 0 is "

@@ -97,10 +97,8 @@ bool can_run_its_code(std::uint32_t pid) noexcept {
   DIR* tasks = ::opendir(path);
   if (tasks == nullptr) return errno != ENOENT;
   bool can = false;
-  while (const dirent* entry = ::readdir(tasks)) {
-    if (entry->d_name[0] == '.') continue;
-    can = can || thread_can_run_its_code(::dirfd(tasks), entry->d_name);
-  }
+  while (const dirent* entry = can ? nullptr : ::readdir(tasks))
+    can = entry->d_name[0] != '.' && thread_can_run_its_code(::dirfd(tasks), entry->d_name);
   ::closedir(tasks);
   return can;
 }

@@ -59,7 +59,7 @@ struct DirectOption {
   memory::ImportCache* imports = nullptr;
   std::uint64_t process = 0;  ///< this one's identity
   /// False once the process of that rank of the epoch can store nothing more.
-  std::function<bool(std::uint32_t)> is_running;
+  std::function<bool(std::uint32_t)> may_store;
 
   bool offers() const noexcept { return offer.reach != Offer::Reach::none; }
 };

@@ -50,7 +50,7 @@ PlanRun::~PlanRun() {
   const bool has_begun = phase_ == Phase::opening || phase_ == Phase::running;
   if (!has_begun || !direct_ || !direct_->offers()) return;
   end_visits();
-  withdraw_buffers(epoch_, sequence_, buffers_of(call_), direct_->is_running);
+  withdraw_buffers(epoch_, sequence_, buffers_of(call_), direct_->may_store);
 }
 
 void PlanRun::start() {
@@ -248,8 +248,9 @@ bool PlanRun::trust(std::size_t plan_rank) noexcept {
   return true;
 }
 
-// Data of a peer is used only after its descriptor of this very operation was seen to be equal. It cannot be
-// gone: the peer needs our finishing this operation before it reuses the line.
+// Data of a peer is used only after its descriptor of this very operation, or that one's fingerprint beside a
+// flag, was seen to be equal. The descriptor cannot be gone: the peer needs our finishing this operation
+// before it reuses the line.
 bool PlanRun::trusts(std::int32_t plan_rank) {
   const auto index = static_cast<std::size_t>(plan_rank);
   if (trusted_[index] != 0 || !check_) return true;

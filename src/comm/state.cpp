@@ -95,7 +95,7 @@ CommunicatorState::CommunicatorState(std::shared_ptr<broker::Client> client, Dev
   enter_first_epoch(std::move(everyone));
 }
 
-CommunicatorState::~CommunicatorState() {}
+CommunicatorState::~CommunicatorState() = default;
 
 std::shared_ptr<const MappedBoard> CommunicatorState::open_board(const std::string& name) {
   auto segment = client_->open_or_create(name, sizeof(Board), broker::Lifetime::referenced);
@@ -158,8 +158,8 @@ void CommunicatorState::enter_epoch(std::shared_ptr<Epoch> next) {
   const auto previous = current();
   {
     std::lock_guard lock(epoch_mutex_);
-    current_place_.store(&places_.emplace_back(PlaceInEpoch{next->rank, next->size, next->generation}),
-                         std::memory_order_release);
+    position_.store(&positions_.emplace_back(Position{next->rank, next->size, next->generation}),
+                    std::memory_order_release);
     epoch_ = next;
   }
   plans_.clear();
@@ -175,7 +175,7 @@ void CommunicatorState::enter_epoch(std::shared_ptr<Epoch> next) {
 
 void CommunicatorState::submit(Call call, const Target& target) {
   client_->require_member(core::name_of(call.collective));
-  const PlaceInEpoch& epoch = place();
+  const Position& epoch = position();
   validate(call, epoch.rank, epoch.size, name());
   call.generation = epoch.generation;
   if (call.is_message() && static_cast<std::uint32_t>(call.root) == epoch.rank && target.group() == nullptr)
@@ -331,7 +331,7 @@ std::optional<DirectOption> CommunicatorState::direct_option(const Call& call, E
   option.plan = plan_for(call, epoch, Reach::all_buffers);
   option.imports = &memory_->imports();
   option.process = identity_.process;
-  option.is_running = [this, &epoch](std::uint32_t rank) { return may_store(epoch.originals[rank]); };
+  option.may_store = [this, &epoch](std::uint32_t rank) { return may_store(epoch.originals[rank]); };
   if (!option.plan->direct) option.offer = {};
   return option;
 }

@@ -44,9 +44,9 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
                                                    Identity identity);
   ~CommunicatorState();
 
-  int rank() const noexcept { return static_cast<int>(place().rank); }
-  int size() const noexcept { return static_cast<int>(place().size); }
-  std::uint64_t generation() const noexcept { return place().generation; }
+  int rank() const noexcept { return static_cast<int>(position().rank); }
+  int size() const noexcept { return static_cast<int>(position().size); }
+  std::uint64_t generation() const noexcept { return position().generation; }
   const std::string& name() const noexcept { return identity_.name; }
 
   /// Checks the call and runs, enqueues or collects it.
@@ -178,14 +178,14 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   std::shared_ptr<Epoch> epoch_;
   /// What every call asks of the current epoch. Old ones are kept, a few bytes per epoch, so that no reader
   /// needs the lock: it would cost an eighth of an 8-byte operation.
-  struct PlaceInEpoch {
+  struct Position {
     std::uint32_t rank = 0;
     std::uint32_t size = 0;
     std::uint64_t generation = 0;
   };
-  const PlaceInEpoch& place() const noexcept { return *current_place_.load(std::memory_order_acquire); }
-  std::deque<PlaceInEpoch> places_;
-  std::atomic<const PlaceInEpoch*> current_place_{nullptr};
+  const Position& position() const noexcept { return *position_.load(std::memory_order_acquire); }
+  std::deque<Position> positions_;
+  std::atomic<const Position*> position_{nullptr};
   WaitPlace place_;
   std::atomic<bool> busy_{false};
   std::optional<core::Agreement> agreement_;  ///< on the epoch's board

@@ -14,22 +14,19 @@ namespace tugline::comm {
 namespace {
 
 // ThreadSanitizer takes the flags of two ranks for different words, because each has its own mapping of them.
-void acquire(const Buffers& buffers) noexcept {
 #if defined(__SANITIZE_THREAD__)
-  if (buffers.send != nullptr) __tsan_acquire(buffers.send);
-  if (buffers.recv != nullptr) __tsan_acquire(buffers.recv);
-#else
-  (void)buffers;
-#endif
+void acquire(const Buffers& buffers) noexcept {
+  for (void* buffer : {buffers.send, buffers.recv})
+    if (buffer != nullptr) __tsan_acquire(buffer);
 }
 void release(const Buffers& buffers) noexcept {
-#if defined(__SANITIZE_THREAD__)
-  if (buffers.send != nullptr) __tsan_release(buffers.send);
-  if (buffers.recv != nullptr) __tsan_release(buffers.recv);
-#else
-  (void)buffers;
-#endif
+  for (void* buffer : {buffers.send, buffers.recv})
+    if (buffer != nullptr) __tsan_release(buffer);
 }
+#else
+void acquire(const Buffers&) noexcept {}
+void release(const Buffers&) noexcept {}
+#endif
 
 /// They are at work there, not waiting: this ends by itself, soon unless a process is stopped.
 class VisitorWait {
@@ -97,7 +94,7 @@ void offer_buffers(const Buffers& buffers) noexcept {
 }
 
 void withdraw_buffers(const Epoch& epoch, std::uint64_t sequence, const Buffers& buffers,
-                      FunctionRef<bool(std::uint32_t)> is_running) noexcept {
+                      FunctionRef<bool(std::uint32_t)> may_store) noexcept {
   auto& withdrawn = epoch.bank.withdrawal(epoch.rank).withdrawn;
   auto seen = withdrawn.load(std::memory_order_relaxed);
   while (is_behind(seen, sequence) &&
@@ -107,7 +104,7 @@ void withdraw_buffers(const Epoch& epoch, std::uint64_t sequence, const Buffers&
     if (rank == epoch.rank) continue;
     const auto& visiting = epoch.bank.progress(rank).visiting;
     VisitorWait wait;
-    while (visiting.load(std::memory_order_seq_cst) == sequence && is_running(rank))
+    while (visiting.load(std::memory_order_seq_cst) == sequence && may_store(rank))
       wait.look_again(epoch, rank);
   }
   acquire(buffers);

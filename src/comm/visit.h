@@ -54,9 +54,9 @@ class Visits {
 /// This rank offers its buffers.
 void offer_buffers(const Buffers& buffers) noexcept;
 /// This rank, which has offered them, ends operation `sequence` early. Returns when nobody is at its buffers,
-/// nor will be. `is_running(rank)`: false once that rank's process can store nothing more. A stopped process
+/// nor will be. `may_store(rank)`: false once that rank's process can store nothing more. A stopped process
 /// in the middle of a copy holds this up, and is reported.
 void withdraw_buffers(const Epoch& epoch, std::uint64_t sequence, const Buffers& buffers,
-                      FunctionRef<bool(std::uint32_t)> is_running) noexcept;
+                      FunctionRef<bool(std::uint32_t)> may_store) noexcept;
 
 }  // namespace tugline::comm

@@ -143,8 +143,8 @@ class PagesInPlace final : public Registration {
 
  private:
   PagesInPlace(const std::shared_ptr<broker::Client>& client, void* address, broker::Segment segment)
-      : memory_(MemberMemory::of(client)),
-        reference_(client, segment.id),
+      : reference_(client, segment.id),
+        memory_(MemberMemory::of(client)),
         address_(address),
         bytes_(segment.bytes),
         memfd_(std::move(segment.descriptor)) {
@@ -177,8 +177,8 @@ class PagesInPlace final : public Registration {
     return next >= end;
   }
 
-  std::shared_ptr<MemberMemory> memory_;
   SegmentReference reference_;
+  std::shared_ptr<MemberMemory> memory_;
   void* address_;
   std::size_t bytes_;
   base::UniqueFd memfd_;  ///< kept for forked children, who cannot ask the broker

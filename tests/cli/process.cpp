@@ -70,10 +70,17 @@ Command::Command(std::vector<std::string> arguments, const Options& options)
   std::vector<std::string> environment{mark_};
   for (const auto& [name, value] : variables) environment.push_back(name + "=" + value);
   arguments.insert(arguments.begin(), TUGLINE_COMMAND);
-  if (!options.output_file.empty()) {
-    output.writing.reset(::open(options.output_file.c_str(), O_WRONLY | O_CLOEXEC));
-    EXPECT_TRUE(output.writing) << options.output_file;
-  }
+  if (options.foreign_proc)
+    for (const char* word :
+         {"--", "--kill-child", "--fork", "--pid", "--map-root-user", "--user", "/usr/bin/unshare"})
+      arguments.insert(arguments.begin(), word);
+  const auto write_to = [](Pipe& pipe, const std::string& path) {
+    if (path.empty()) return;
+    pipe.writing.reset(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+    EXPECT_TRUE(pipe.writing) << path;
+  };
+  write_to(output, options.output_file);
+  write_to(error, options.error_file);
   if (options.close_output_early) output.reading.reset();
   auto argv = pointers(arguments);
   auto envp = pointers(environment);

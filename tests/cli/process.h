@@ -46,6 +46,8 @@ class Command {
     bool close_output_early = false;   ///< nobody reads standard output
     bool no_output = false;            ///< descriptor 1 is closed
     std::string output_file;           ///< standard output, instead of a pipe to the test
+    std::string error_file;            ///< standard error, likewise
+    bool foreign_proc = false;         ///< in a PID namespace of its own, with the /proc of the one outside
   };
   explicit Command(std::vector<std::string> arguments) : Command(std::move(arguments), Options()) {}
   Command(std::vector<std::string> arguments, const Options& options);

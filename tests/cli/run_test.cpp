@@ -242,6 +242,25 @@ TEST(Run, ATooFullDeviceIsTheReasonThatIsGiven) {
   expect_nothing_left(command);
 }
 
+TEST(Run, StandardErrorThatCannotBeWrittenEndsNobody) {
+  // Long after the launcher could not tell of the other one's end.
+  Command command(run_shell(2, {}, "[ $RANK = 1 ] && exit 3; sleep 0.5; echo stayed"),
+                  {.error_file = "/dev/full"});
+  auto ended = command.wait();
+  EXPECT_EQ(ended.exit_code, 1) << "a rank has failed";
+  EXPECT_THAT(ended.output, HasSubstr("[0] stayed"));
+}
+
+// The numbers in such a /proc are other processes': what is left cannot be looked for, nor ended.
+TEST(Run, ProcOfAnotherNamespaceIsAnErrorNotAHang) {
+  if (Command({"config"}, {.foreign_proc = true}).wait().exit_code != 0)
+    GTEST_SKIP() << "unshare(1) may make no namespaces here";
+  auto ended = Command(run_shell(2, {}, "echo here"), {.foreign_proc = true}).wait();
+  EXPECT_EQ(ended.signal, 0);
+  EXPECT_THAT(ended.output, HasSubstr("[1] here"));
+  EXPECT_THAT(ended.error, HasSubstr("or shows another PID namespace"));
+}
+
 TEST(Run, NamesAMissingProgram) {
   auto ended = run_command({"run", "-n", "2", "--", "no-such-program"});
   EXPECT_EQ(ended.exit_code, 2);

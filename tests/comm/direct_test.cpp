@@ -315,6 +315,13 @@ class Mapped {
   void* address_;
 };
 
+/// Somewhere within the first operations, in each round a little later.
+void abort_later(Communicator& comm, const std::atomic<bool>& begun, int round) {
+  while (!begun) std::this_thread::yield();
+  for (int spin = 0; spin < round * 20'000; ++spin) std::atomic_signal_fence(std::memory_order_seq_cst);
+  comm.abort("tested");
+}
+
 // While the others are at a rank's buffers its call fails, and the caller writes there at once.
 TEST(DirectOffer, NobodyWritesToABufferOnceItsCallHasFailed) {
   constexpr std::size_t kCount = 1 << 20;
@@ -324,13 +331,7 @@ TEST(DirectOffer, NobodyWritesToABufferOnceItsCallHasFailed) {
       auto buffer = self.allocate<float>(kCount);
       self.comm.barrier();
       std::thread breaker;
-      if (self.rank == 2)
-        breaker = std::thread([&] {
-          while (!begun) std::this_thread::yield();
-          for (int spin = 0; spin < round * 20'000; ++spin)
-            std::atomic_signal_fence(std::memory_order_seq_cst);
-          self.comm.abort("tested");
-        });
+      if (self.rank == 2) breaker = std::thread(abort_later, std::ref(self.comm), std::cref(begun), round);
       begun = true;
       try {
         for (;;) self.comm.all_reduce(buffer.data(), buffer.data(), kCount, DataType::f32, ReduceOp::max);
@@ -360,12 +361,7 @@ TEST(DirectThreads, NobodyIsAtABufferOnceItsCallHasFailed) {
           self.comm.barrier();
           std::thread breaker;
           if (self.rank == 2)
-            breaker = std::thread([&] {
-              while (!begun) std::this_thread::yield();
-              for (int spin = 0; spin < round * 20'000; ++spin)
-                std::atomic_signal_fence(std::memory_order_seq_cst);
-              self.comm.abort("tested");
-            });
+            breaker = std::thread(abort_later, std::ref(self.comm), std::cref(begun), round);
           try {
             for (int operation = 0; operation < 200; ++operation) {
               const Mapped memory(kCount * sizeof(float));

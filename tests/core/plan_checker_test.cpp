@@ -234,6 +234,8 @@ TEST_F(BrokenPlan, PlanFields) {
   };
   expect([](Plan& p) { p.ranks = 0; }, "ranks is 0");
   expect([](Plan& p) { p.ranks = 3; }, "programs for 2 ranks, must be 3");
+  expect([](Plan& p) { p.ranks = 3, p.trades_scratch = true; },
+         "trades_scratch is true, but there are 3 ranks");
   expect([](Plan& p) { p.root = 2; }, "root is 2");
   expect([](Plan& p) { p.bytes = 30; }, "bytes is 30");
   expect([](Plan& p) { p.element_bytes = 0; }, "element_bytes is 0");

@@ -175,7 +175,8 @@ class Worker {
     return outcome;
   }
 
-  /// Once more than was needed: an agreement may be over while a survivor still works in what has failed.
+  /// After every agreement until the next failure, for an agreement may be over while a survivor still works
+  /// in what has failed.
   void check_abandoned() {
     for (const auto& operation : abandoned_)
       if (!operation.is_as_abandoned())

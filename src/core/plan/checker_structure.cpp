@@ -28,6 +28,9 @@ std::string header_problem(const Plan& plan) {
   if (plan.collective == Collective::send_recv && plan.ranks != 2) {
     return fmt::format("ranks is {}, a send_recv has 2", plan.ranks);
   }
+  if (plan.trades_scratch && plan.ranks != 2) {
+    return fmt::format("trades_scratch is true, but there are {} ranks: two can trade", plan.ranks);
+  }
   if (plan.root < 0 || plan.root >= plan.ranks) {
     return fmt::format("root is {}, must be 0 to {}", plan.root, plan.ranks - 1);
   }

@@ -56,14 +56,18 @@ std::optional<Pipeline> lay_out(const PlanRequest& request, std::uint64_t length
 namespace {
 
 std::optional<Pipeline> trading_pipeline(const PlanRequest& request, std::uint64_t length) noexcept {
-  const std::uint64_t chunk = std::max(length < kLongTradeBytes ? kTradedChunkBytes : kLongTradedChunkBytes,
-                                       length / kMostTradedChunks);
-  auto pipeline = lay_out(request, length, 1, 2, request.chunk_bytes != 0 ? request.chunk_bytes : chunk);
-  if (!pipeline) pipeline = lay_out(request, length, 1, 1, chunk);
-  if (!pipeline) return std::nullopt;
-  pipeline->lead = pipeline->slots - 1;
-  pipeline->trades = true;
-  return pipeline;
+  std::uint64_t wish = request.chunk_bytes;
+  if (wish == 0)
+    wish = std::max(length < kLongTradeBytes ? kTradedChunkBytes : kLongTradedChunkBytes,
+                    length / kMostTradedChunks);
+  for (std::uint64_t slots : {2, 1}) {
+    auto pipeline = lay_out(request, length, 1, slots, wish);
+    if (!pipeline) continue;
+    pipeline->lead = pipeline->slots - 1;
+    pipeline->trades = true;
+    return pipeline;
+  }
+  return std::nullopt;
 }
 
 }  // namespace

@@ -29,7 +29,8 @@ inline constexpr std::uint64_t kSmallestChunkBytes = 16 << 10;
 inline constexpr std::uint64_t kShortChunkBytes = 2 << 10;
 /// Chunk of two ranks that trade their scratch; from kLongTradeBytes on the larger one, up to that many
 /// chunks. Two slots of both ranks stay in the second-level cache of any core. At 64 KiB twice or half as
-/// much took half as long again; from 256 KiB on both sizes copy alike, and the larger one takes fewer steps.
+/// much took a third to two thirds longer; from 256 KiB on both sizes copy alike, and the larger one takes
+/// fewer steps.
 inline constexpr std::uint64_t kTradedChunkBytes = 16 << 10;
 inline constexpr std::uint64_t kLongTradeBytes = 256 << 10;
 inline constexpr std::uint64_t kLongTradedChunkBytes = 32 << 10;

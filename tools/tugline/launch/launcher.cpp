@@ -207,11 +207,10 @@ class Launcher {
     }
   }
 
-  /// Asked twice means: no more patience. But timeout(1) and a shell's `kill %1` send one request as two
-  /// signals, to the process and to its group. A terminal does not.
-  bool is_second_request(Signal signal) noexcept {
-    if (!asked_at_) asked_at_ = base::running_ns();
-    return signal.from_terminal || base::running_ns() - *asked_at_ >= kOneRequest;
+  /// Asked twice, or asked while the job ends already, means: no more patience. But timeout(1) and a shell's
+  /// `kill %1` send one request as two signals, to the process and to its group. A terminal does not.
+  bool is_second_request(Signal signal) const noexcept {
+    return !asked_at_ || signal.from_terminal || base::running_ns() - *asked_at_ >= kOneRequest;
   }
 
   /// The terminal's signals reach this process's group only, and most ranks have groups of their own. The
