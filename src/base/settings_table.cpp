@@ -12,7 +12,8 @@ namespace {
 constexpr double kTwoToThe40 = 1099511627776.0;
 /// Names of the builders, which live a floor above; a test holds the two lists together.
 constexpr std::string_view kPlanBuilders[] = {
-    "one_shot_packet", "direct", "one_shot", "two_shot", "ring", "recursive", "tree", "point_to_point"};
+    "one_shot_packet", "direct", "one_shot",     "two_shot",      "ring",
+    "recursive",       "tree",   "hierarchical", "point_to_point"};
 
 const SettingRow kRows[] = {
     {"job", &Settings::job, "", "from the launcher; a private job when alone",

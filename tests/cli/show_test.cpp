@@ -60,9 +60,8 @@ TEST(Config, AWordThatIsNoneOfTheAllowedOnesIsRefusedWhereverItIsRead) {
     EXPECT_EQ(ended.exit_code, 1) << arguments.front();
     EXPECT_EQ(ended.output, "");
     EXPECT_THAT(ended.error, HasSubstr("TUGLINE_PLAN is \"bogus\""));
-    EXPECT_THAT(
-        ended.error,
-        HasSubstr("one_shot_packet, direct, one_shot, two_shot, ring, recursive, tree or point_to_point"));
+    EXPECT_THAT(ended.error, HasSubstr("one_shot_packet, direct, one_shot, two_shot, ring, recursive, tree, "
+                                       "hierarchical or point_to_point"));
     EXPECT_EQ(std::count(ended.error.begin(), ended.error.end(), '\n'), 3) << ended.error;
   }
   TemporaryDirectory directory;

@@ -9,15 +9,22 @@
 #include <vector>
 
 #include "core/plan/builders.h"
+#include "core/plan/groups.h"
 
 namespace tugline::core {
+
+inline std::string text_of(const std::vector<std::int32_t>& groups) {
+  std::string text;
+  for (const std::int32_t group : groups) text += (text.empty() ? "" : ",") + std::to_string(group);
+  return text;
+}
 
 inline std::string describe(std::string_view builder, const PlanRequest& r) {
   return std::string(builder) + " " + std::string(name_of(r.collective)) + " ranks " +
          std::to_string(r.ranks) + " root " + std::to_string(r.root) + " bytes " + std::to_string(r.bytes) +
          " element " + std::to_string(r.element_bytes) + " scratch " + std::to_string(r.scratch_bytes) +
          " chunk " + std::to_string(r.chunk_bytes) + (r.in_place ? " in place" : "") +
-         (r.average ? " average" : "");
+         (r.average ? " average" : "") + (r.groups.empty() ? "" : " groups " + text_of(r.groups));
 }
 
 namespace test {
@@ -35,6 +42,16 @@ inline void give_blocks(PlanRequest& request, std::uint64_t elements) {
     request.blocks.push_back(elements * share / 2 * request.element_bytes);
     request.bytes += request.blocks.back();
   }
+}
+
+/// Groups of a few shapes: halves, one rank alone, ranks that alternate, threes.
+inline std::vector<std::int32_t> groups_of(std::int32_t ranks, std::uint64_t shape) {
+  std::vector<std::int64_t> groups;
+  for (std::int32_t rank = 0; rank < ranks; ++rank) {
+    const std::int32_t of_shape[] = {rank * 2 / ranks, rank == ranks / 2 ? 1 : 0, rank % 2, rank / 3};
+    groups.push_back(of_shape[shape % 4]);
+  }
+  return numbered_in_order(groups);
 }
 
 /// Calls visit(builder, request) for every builder that can serve a request of the grid.
@@ -56,6 +73,8 @@ void for_each_case(const std::vector<std::int32_t>& rank_counts, const std::vect
           if (has_blocks(request.collective)) give_blocks(request, elements);
           request.scratch_bytes = (variant & 4) != 0 ? 4 << 10 : 64 << 10;
           request.chunk_bytes = (variant & 4) != 0 ? 0 : 512;
+          if (variant % 3 != 0)
+            request.groups = groups_of(ranks, elements + static_cast<std::uint64_t>(variant));
           request.direct = (variant & 4) != 0 || variant == 0;
           for (auto builder : builder_names()) {
             if (can_build(builder, request)) visit(builder, request);

@@ -24,11 +24,40 @@ TEST(PlanChecker, ProvesWhatTheBuildersMake) {
   for_each_case({1, 2, 3, 4, 5, 6, 7, 8, 9}, {0, 1, 13, 601, 1900}, prove);
   for_each_case({16, 33}, {601}, prove);
   for_each_case({64}, {130}, prove);
-  // one_shot serves twelve collectives, one_shot_packet all of them but all_to_all_v, direct eight, ring six,
-  // two_shot and tree two, recursive and point_to_point one.
+  // one_shot serves twelve collectives, one_shot_packet all of them but all_to_all_v, direct eight,
+  // hierarchical seven, ring six, two_shot and tree two, recursive and point_to_point one.
   std::string all;
   for (const auto& [what, count] : proven) all += what + "\n";
-  EXPECT_EQ(proven.size(), 12u + 11u + 8u + 6u + 2u + 2u + 1u + 1u) << all;
+  EXPECT_EQ(proven.size(), 12u + 11u + 8u + 7u + 6u + 2u + 2u + 1u + 1u) << all;
+}
+
+TEST(PlanChecker, ProvesEveryBuilderForOneToSixtyFourRanks) {
+  std::map<std::string, int> proven;
+  for (std::int32_t ranks = 1; ranks <= 64; ++ranks) {
+    for (int collective = 0; collective < kCollectiveCount; ++collective) {
+      PlanRequest request{.collective = static_cast<Collective>(collective), .ranks = ranks};
+      const std::uint64_t elements = static_cast<std::uint64_t>(ranks) % 3 == 0 ? 3 : 83;
+      request.root = ranks * 2 / 3;
+      request.bytes = request.collective == Collective::barrier ? 0 : elements * request.element_bytes;
+      request.in_place = ranks % 2 == 0;
+      if (has_blocks(request.collective)) give_blocks(request, elements);
+      request.scratch_bytes = 64 << 10;
+      request.chunk_bytes = 128;
+      request.direct = true;
+      request.groups = groups_of(ranks, static_cast<std::uint64_t>(ranks));
+      for (auto name : builder_names()) {
+        if (!can_build(name, request)) continue;
+        const CheckResult result = check(build(name, request));
+        ASSERT_TRUE(result.ok) << describe(name, request) << "\n" << result.problem;
+        ++proven[std::string(name)];
+      }
+    }
+  }
+  EXPECT_EQ(proven["point_to_point"], 1);
+  for (auto name : builder_names()) {
+    if (name == "point_to_point") continue;
+    EXPECT_GT(proven[std::string(name)], 60) << name;
+  }
 }
 
 TEST(PlanChecker, ProvesDefaultChunksOverDefaultScratch) {
@@ -40,6 +69,7 @@ TEST(PlanChecker, ProvesDefaultChunksOverDefaultScratch) {
         request.ranks = ranks;
         request.bytes = bytes;
         request.in_place = ranks == 3;
+        request.groups = groups_of(ranks, bytes);
         if (has_blocks(request.collective)) give_blocks(request, bytes / 4);
         request.scratch_bytes = 4 << 20;
         for (auto name : builder_names()) {

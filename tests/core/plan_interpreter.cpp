@@ -265,7 +265,26 @@ std::vector<std::uint8_t> expected_output(const Plan& plan, std::int32_t rank) {
     }
     return total;
   };
+  // As ExpressionPool::group_total.
+  const auto reduced_by_groups = [&](std::uint64_t position, std::uint64_t input_offset) {
+    std::vector<Bytes> totals;
+    for (std::int32_t rank_of_input = 0; rank_of_input < plan.ranks; ++rank_of_input) {
+      Bytes input(element);
+      for (std::uint64_t i = 0; i < element; ++i) input[i] = input_byte(rank_of_input, input_offset + i);
+      const auto group = static_cast<std::size_t>(plan.groups[static_cast<std::size_t>(rank_of_input)]);
+      if (group == totals.size()) {
+        totals.push_back(input);
+      } else {
+        combine(totals[group].data(), totals[group].data(), input.data(), element);
+      }
+    }
+    for (std::size_t group = 1; group < totals.size(); ++group)
+      combine(totals[0].data(), totals[0].data(), totals[group].data(), element);
+    if (plan.average) scale_element(totals[0].data(), element);
+    std::copy(totals[0].begin(), totals[0].end(), output.begin() + static_cast<std::ptrdiff_t>(position));
+  };
   const auto reduced = [&](std::uint64_t position, std::uint64_t input_offset, std::int32_t first) {
+    if (plan.order == ReductionOrder::group_order) return reduced_by_groups(position, input_offset);
     Bytes left(element), right(element);
     for (std::uint64_t i = 0; i < element; ++i) left[i] = input_byte(first, input_offset + i);
     for (std::int32_t step = 1; step < plan.ranks; ++step) {

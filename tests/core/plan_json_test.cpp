@@ -21,7 +21,8 @@ using testing::HasSubstr;
 bool same(const Plan& a, const Plan& b) {
   return a.name == b.name && a.collective == b.collective && a.ranks == b.ranks && a.root == b.root &&
          a.element_bytes == b.element_bytes && a.bytes == b.bytes && a.scratch_bytes == b.scratch_bytes &&
-         a.in_place == b.in_place && a.average == b.average && a.order == b.order && a.programs == b.programs;
+         a.in_place == b.in_place && a.average == b.average && a.order == b.order && a.groups == b.groups &&
+         a.programs == b.programs;
 }
 
 std::string read_example(const std::string& name) {

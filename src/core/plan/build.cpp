@@ -4,6 +4,7 @@
 #include <array>
 
 #include "core/plan/builder_parts.h"
+#include "core/plan/groups.h"
 #include "tugline/error.h"
 
 namespace tugline::core {
@@ -82,6 +83,8 @@ std::string first_problem(const PlanRequest& request) {
   if (request.average && !reduces(request.collective)) {
     return fmt::format("average = true, but {} reduces nothing", name_of(request.collective));
   }
+  if (!request.groups.empty())
+    if (auto problem = problem_of_groups(request.groups, request.ranks); !problem.empty()) return problem;
   return problem_of_blocks(request);
 }
 
@@ -108,6 +111,9 @@ bool is_two_shot(const PlanRequest& request) noexcept {
 bool is_tree(const PlanRequest& request) noexcept {
   return request.collective == Collective::reduce || request.collective == Collective::broadcast;
 }
+bool is_hierarchical(const PlanRequest& request) {
+  return (is_ring(request) || request.collective == Collective::reduce) && Groups(request.groups).nest();
+}
 
 const std::array kBuilders = {
     Builder{"one_shot_packet", build_one_shot_packet,
@@ -130,6 +136,8 @@ const std::array kBuilders = {
             }},
     Builder{"tree", build_tree,
             [](const PlanRequest& r) { return is_tree(r) && tree_pipeline(r).has_value(); }},
+    Builder{"hierarchical", build_hierarchical,
+            [](const PlanRequest& r) { return is_hierarchical(r) && hierarchical_pipeline(r).has_value(); }},
     Builder{"point_to_point", build_point_to_point,
             [](const PlanRequest& r) {
               return r.collective == Collective::send_recv && one_way_pipeline(r, r.bytes).has_value();

@@ -68,6 +68,8 @@ std::optional<Pipeline> two_shot_pipeline(const PlanRequest& request) noexcept;
 std::optional<Pipeline> ring_pipeline(const PlanRequest& request) noexcept;
 std::optional<Pipeline> recursive_pipeline(const PlanRequest& request) noexcept;
 std::optional<Pipeline> tree_pipeline(const PlanRequest& request) noexcept;
+/// Of a request whose groups nest.
+std::optional<Pipeline> hierarchical_pipeline(const PlanRequest& request);
 
 bool can_build_direct(const PlanRequest& request) noexcept;
 

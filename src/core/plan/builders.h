@@ -25,6 +25,9 @@ struct PlanRequest {
   /// As Plan::blocks; of all_to_all_v with only_rank that rank's row and then its column, which is all that a
   /// rank knows. `bytes` is their sum.
   std::vector<std::uint64_t> blocks = {};
+  /// [rank]: the group of ranks near to each other (a NUMA node, a last-level cache) that it is of, numbered
+  /// in the order of their lowest ranks; empty where nothing is known of groups.
+  std::vector<std::int32_t> groups = {};
 };
 
 /// One packet to everyone, every rank combines all packets in rank order. At most kPacketBytes.
@@ -42,6 +45,10 @@ Plan build_ring(const PlanRequest& request);
 Plan build_recursive(const PlanRequest& request);
 /// Binomial tree from or to the root, chunk by chunk. reduce, broadcast.
 Plan build_tree(const PlanRequest& request);
+/// Within groups and between them, for requests that have several, one of several ranks at least: what
+/// crosses from group to group does so once. all_reduce, reduce, broadcast, all_gather(_v),
+/// reduce_scatter(_v).
+Plan build_hierarchical(const PlanRequest& request);
 /// From buffer to buffer, for requests that say that this can be: all collectives but barrier, send_recv and
 /// those with blocks of different sizes, all_to_all not in place.
 Plan build_direct(const PlanRequest& request);

@@ -110,6 +110,9 @@ class OutcomeCheck {
     if (plan_.order == ReductionOrder::recursive_order) {
       return run_.expressions().recursive_total(plan_.average);
     }
+    if (plan_.order == ReductionOrder::group_order) {
+      return run_.expressions().group_total(plan_.groups, plan_.average);
+    }
     const std::int32_t first = plan_.order == ReductionOrder::ring_order ? (block + 1) % plan_.ranks : 0;
     return run_.expressions().total_from(first, plan_.average);
   }

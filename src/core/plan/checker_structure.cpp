@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "core/plan/checker.h"
+#include "core/plan/groups.h"
 #include "core/plan/print.h"
 
 namespace tugline::core {
@@ -64,6 +65,9 @@ std::string header_problem(const Plan& plan) {
   if (plan.order == ReductionOrder::recursive_order && plan.collective != Collective::all_reduce) {
     return fmt::format("order is recursive_order, which only all_reduce has, not {}",
                        name_of(plan.collective));
+  }
+  if (!plan.groups.empty() || plan.order == ReductionOrder::group_order) {
+    if (auto problem = problem_of_groups(plan.groups, plan.ranks); !problem.empty()) return problem;
   }
   if (plan.average && !reducing) {
     return fmt::format("average is true, but {} reduces nothing", name_of(plan.collective));

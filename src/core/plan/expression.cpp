@@ -90,6 +90,21 @@ Expression ExpressionPool::recursive_total(bool average) {
   return average ? scale(total) : total;
 }
 
+Expression ExpressionPool::group_total(const std::vector<std::int32_t>& groups, bool average) {
+  std::vector<Expression> totals;  // groups come in the order of their lowest ranks
+  for (std::int32_t rank = 0; rank < ranks_; ++rank) {
+    const auto group = static_cast<std::size_t>(groups[static_cast<std::size_t>(rank)]);
+    if (group == totals.size()) {
+      totals.push_back(input_of(rank));
+    } else {
+      totals[group] = reduce(totals[group], input_of(rank), 0);
+    }
+  }
+  Expression total = totals[0];
+  for (std::size_t group = 1; group < totals.size(); ++group) total = reduce(total, totals[group], 0);
+  return average ? scale(total) : total;
+}
+
 std::string ExpressionPool::problem_as_total(Expression expression, bool average) const {
   if (average != is_scaled(expression)) {
     return average ? "it is not divided by the number of ranks" : "it is divided by the number of ranks";

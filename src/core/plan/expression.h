@@ -38,6 +38,10 @@ class ExpressionPool {
   /// above the ranks, each of the first (ranks - p) units is a pair of ranks.
   Expression recursive_total(bool average);
 
+  /// Each group's inputs in rank order, then the groups' totals in the order of the groups; `groups` as
+  /// Plan::groups.
+  Expression group_total(const std::vector<std::int32_t>& groups, bool average);
+
   bool is_scaled(Expression expression) const noexcept { return at(expression).kind == Kind::scaled; }
   /// Empty when the expression combines the input of every rank exactly once, all at the same coordinate,
   /// and is scaled once as a whole if `average`, else not at all. Otherwise what is wrong.

@@ -8,6 +8,7 @@
 #include <array>
 #include <charconv>
 #include <limits>
+#include <utility>
 
 #include "core/plan/print.h"
 #include "tugline/error.h"
@@ -97,16 +98,17 @@ class Reader {
   Integer integer_or(std::string_view field, Integer otherwise) const {
     return has(field) ? integer<Integer>(field) : otherwise;
   }
-  std::vector<std::uint64_t> integers(std::string_view field) const {
+  template <class Integer = std::uint64_t>
+  std::vector<Integer> integers(std::string_view field) const {
     const Json& value = required(field);
     if (!value.is_array())
       refuse(where(field), fmt::format("= {} is not a list", shown(value)), "write [...]");
-    std::vector<std::uint64_t> numbers;
+    std::vector<Integer> numbers;
     for (const Json& item : value.items()) {
-      if (!item.is_int() || item.as_int() < 0)
+      if (!item.is_int() || item.as_int() < 0 || !std::in_range<Integer>(item.as_int()))
         refuse(fmt::format("{}[{}]", where(field), numbers.size()),
                fmt::format("= {} is not a whole number from 0 on", shown(item)), "write one");
-      numbers.push_back(static_cast<std::uint64_t>(item.as_int()));
+      numbers.push_back(static_cast<Integer>(item.as_int()));
     }
     return numbers;
   }
@@ -297,6 +299,11 @@ std::string to_json(const Plan& plan) {
     for (std::uint64_t bytes : plan.blocks) blocks.push_back(bytes);
     field("blocks", blocks);
   }
+  if (!plan.groups.empty()) {
+    Json groups = Json::array();
+    for (std::int32_t group : plan.groups) groups.push_back(group);
+    field("groups", groups);
+  }
   field("bytes", plan.bytes);
   field("scratch_bytes", plan.scratch_bytes);
   field("in_place", plan.in_place);
@@ -319,7 +326,7 @@ Plan plan_from_json(std::string_view text) {
   const Reader reader(json, "");
   reader.allow_only({"name", "comment", "collective", "ranks", "root", "element_bytes", "bytes",
                      "scratch_bytes", "in_place", "average", "direct", "trades_scratch", "order", "blocks",
-                     "programs"});
+                     "groups", "programs"});
   Plan plan;
   plan.name = reader.string("name");
   plan.collective = reader.named<Collective>("collective", kCollectiveCount);
@@ -343,6 +350,8 @@ Plan plan_from_json(std::string_view text) {
   } else if (reader.has("blocks")) {
     refuse("blocks", fmt::format("is no field of {}", name_of(plan.collective)), "remove it");
   }
+
+  if (reader.has("groups")) plan.groups = reader.integers<std::int32_t>("groups");
 
   for (const Json& rank : list(reader.required("programs"), "programs")) {
     const std::size_t r = plan.programs.size();

@@ -75,8 +75,13 @@ std::optional<Pipeline> trading_pipeline(const PlanRequest& request, std::uint64
 std::optional<Pipeline> symmetric_pipeline(const PlanRequest& request, std::uint64_t length,
                                            std::uint64_t pieces) noexcept {
   if (request.ranks == 2) return trading_pipeline(request, length);
+  return staged_pipeline(request, length, pieces, 4);
+}
+
+std::optional<Pipeline> staged_pipeline(const PlanRequest& request, std::uint64_t length,
+                                        std::uint64_t pieces, std::uint64_t deep_slots) noexcept {
   const std::uint64_t wish = preferred_chunk(request, length, pieces);
-  auto deep = lay_out(request, length, pieces, 4, wish);
+  auto deep = lay_out(request, length, pieces, deep_slots, wish);
   if (deep) deep->lead = deep->chunks() > 1 ? 1 : 0;
   if (deep && (deep->chunk >= std::min(wish, kShortChunkBytes) || deep->chunks() <= 1)) return deep;
   if (auto shallow = lay_out(request, length, pieces, 2, wish)) return shallow;

@@ -79,6 +79,10 @@ std::optional<Pipeline> lay_out(const PlanRequest& request, std::uint64_t length
 /// one in which they trade their scratch.
 std::optional<Pipeline> symmetric_pipeline(const PlanRequest& request, std::uint64_t length,
                                            std::uint64_t pieces) noexcept;
+/// Several stages, each `lead` chunks behind the one before: `deep_slots` slots and lead 1, or two slots and
+/// lead 0 where scratch is short.
+std::optional<Pipeline> staged_pipeline(const PlanRequest& request, std::uint64_t length,
+                                        std::uint64_t pieces, std::uint64_t deep_slots) noexcept;
 /// A one-way pipeline with credits: as many as eight slots.
 std::optional<Pipeline> one_way_pipeline(const PlanRequest& request, std::uint64_t length,
                                          std::uint64_t pieces = 1) noexcept;

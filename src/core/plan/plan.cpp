@@ -21,7 +21,7 @@ constexpr std::array<std::string_view, kCollectiveCount> kCollectiveNames = {
 constexpr std::array<std::string_view, kStepKindCount> kStepKindNames = {
     "copy", "reduce", "put", "scale", "put_packet", "copy_packet", "reduce_packet", "signal", "wait"};
 constexpr std::array<std::string_view, kReductionOrderCount> kReductionOrderNames = {
-    "none", "rank_order", "ring_order", "other", "tree_order", "recursive_order"};
+    "none", "rank_order", "ring_order", "other", "tree_order", "recursive_order", "group_order"};
 constexpr std::array<std::string_view, kSpaceCount> kSpaceNames = {"input", "output", "scratch"};
 
 constexpr std::uint64_t kCacheLineBytes = 64;

@@ -127,8 +127,10 @@ enum class ReductionOrder : std::uint8_t {
   other,            ///< hand-written
   tree_order,       ///< of reduce: as a binomial tree from the root combines, see ExpressionPool::tree_total
   recursive_order,  ///< of all_reduce: as recursive doubling combines, see ExpressionPool::recursive_total
+  group_order,      ///< rank_order within each of Plan::groups, then the groups' totals in the order of the
+                    ///< groups
 };
-inline constexpr int kReductionOrderCount = 6;
+inline constexpr int kReductionOrderCount = 7;
 std::string_view name_of(ReductionOrder order) noexcept;
 
 /// A contiguous part of a buffer.
@@ -149,7 +151,7 @@ ByteRange block_of(std::uint64_t bytes, std::uint64_t element_bytes, std::int32_
 using Program = std::vector<Step>;
 
 struct Plan {
-  std::string name;  ///< "one_shot", "two_shot", "ring", "one_shot_packet", or the file's
+  std::string name;  ///< the builder's, or the file's
   Collective collective = Collective::barrier;
   std::int32_t ranks = 1;
   std::int32_t root = 0;            ///< of collectives that have one
@@ -166,6 +168,9 @@ struct Plan {
   /// Of collectives with blocks of different sizes, in bytes: [rank], of all_to_all_v [from * ranks + to].
   /// Blocks lie in a buffer one behind the other.
   std::vector<std::uint64_t> blocks;
+  /// [rank]: its group, numbered in the order of their lowest ranks. Of plans that know of groups; empty
+  /// else.
+  std::vector<std::int32_t> groups;
   std::vector<std::vector<Program>> programs;  ///< [rank][channel]
 
   // `bytes` counts, per rank, with n ranks (in brackets: the in-place form):

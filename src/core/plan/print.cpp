@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/count.h"
+#include "core/plan/groups.h"
 
 namespace tugline::core {
 
@@ -68,6 +69,7 @@ std::string print_header(const Plan& plan) {
     text += fmt::format(" in blocks of {} to {}", *least, *most);
   }
   if (has_root(plan.collective)) text += fmt::format(", root {}", plan.root);
+  if (!plan.groups.empty()) text += fmt::format(", {}", base::counted(Groups(plan.groups).count(), "group"));
   if (plan.in_place) text += ", in place";
   if (plan.direct) text += ", direct";
   if (plan.average) text += ", average";

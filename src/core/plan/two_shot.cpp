@@ -103,22 +103,10 @@ class TwoShot {
 
 std::optional<Pipeline> two_shot_pipeline(const PlanRequest& request) noexcept {
   if (!needs_exchange(request)) return Pipeline{.slots = 0};
-  constexpr std::uint64_t kLead = 1;
-  constexpr std::uint64_t kSlots = 2 + 2 * kLead;
-  const auto ranks = static_cast<std::uint64_t>(request.ranks);
-  const std::uint64_t length = block_of(request.bytes, request.element_bytes, request.ranks, 0).bytes();
+  const std::uint64_t first = block_of(request.bytes, request.element_bytes, request.ranks, 0).bytes();
   const std::uint64_t last =
       block_of(request.bytes, request.element_bytes, request.ranks, request.ranks - 1).bytes();
-  const std::uint64_t longest = std::max(length, last);
-  const std::uint64_t wish = preferred_chunk(request, longest, ranks);
-  if (auto deep = lay_out(request, longest, ranks, kSlots, wish)) {
-    deep->lead = deep->chunks() > 1 ? kLead : 0;
-    if (deep->chunk >= std::min(wish, kShortChunkBytes) || deep->chunks() <= 1) return deep;
-  }
-  if (auto shallow = lay_out(request, longest, ranks, 2, wish)) return shallow;
-  auto single = lay_out(request, longest, ranks, 1, longest);
-  if (single && single->chunks() > 1) single.reset();
-  return single;
+  return staged_pipeline(request, std::max(first, last), static_cast<std::uint64_t>(request.ranks), 4);
 }
 
 Plan build_two_shot(const PlanRequest& request) {
