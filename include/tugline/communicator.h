@@ -10,8 +10,10 @@
 //
 // All ranks make the same calls in the same order. A difference (collective, count, type, operator, root,
 // order) is Error{mismatch} on every rank, of a message on its receiver at least; it names both sides' calls.
-// Copies of a communicator mean the same one. Thread safety: one operation of it runs at a time; a second at
-// once is Error{invalid_usage}. abort() and status() may be called from any thread at any time.
+// Who needs nobody's data (the root of a broadcast or scatter, everybody but the root of a reduce or gather)
+// may return before the others have called; it hears of a difference at a later call, at the latest at
+// agree(). Copies of a communicator mean the same one. Thread safety: one operation of it runs at a time; a
+// second at once is Error{invalid_usage}. abort() and status() may be called from any thread at any time.
 #pragma once
 
 #include <cstddef>

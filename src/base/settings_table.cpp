@@ -50,8 +50,9 @@ const SettingRow kRows[] = {
     {"spin_us", &Settings::spin_us, "us", "",
      "How long a wait spins before it sleeps, when every rank has its own core.", 0, 1e6},
     {"check", &Settings::check, "", "",
-     "On: no rank leaves an operation before it has seen that all ranks make the same call. Off: calls are "
-     "compared only by ranks that wait for each other anyway, so that some differences are no error."},
+     "On: where all ranks get something of each other, none leaves before it has seen that all make the same "
+     "call, and a root that needs nothing finds out within its next calls. Off: calls are compared only by "
+     "ranks that wait for each other anyway, so that some differences are no error."},
     {"zero_copy", &Settings::zero_copy, "", "",
      "Reach the others' buffers directly where all of them are memory of the library (Job::allocate) or "
      "registered (Job::register_memory), or all ranks are threads of one process."},

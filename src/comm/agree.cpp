@@ -25,7 +25,12 @@ core::Decision CommunicatorState::decide(const Family& below, bool complete, cor
   refresh();
   if (held_decision_) return *std::exchange(held_decision_, std::nullopt);
   // Open: the last call ended in a mismatch, and its post stands.
-  if (!agreement_->open()) agreement_->post(complete);
+  const bool left_open = agreement_->open();
+  if (!left_open) {
+    note_calls(epoch, ++settlements_);
+    for (const auto& state : below) note_calls(*state->epoch_, ++state->settlements_);
+    agreement_->post(complete);
+  }
   if (anybody_sleeps(epoch.bank.header().sleepers)) ring_everyone(epoch);
   // They may wait for this rank in an operation that it has passed over.
   for (const auto& state : below)
@@ -66,10 +71,12 @@ core::Decision CommunicatorState::decide(const Family& below, bool complete, cor
   };
   Status waited = wait(place_, poll, alarm, subject);
   // The other one writes its record before it posts or leaves, so a decision that depends on that shows it.
-  // It is an error on every rank; the decision is for the next call, as on the others.
+  // It is an error on every rank; the decision is for the next call, as on the others. A commit is nobody's
+  // then: all have posted complete before somebody saw that their calls differ, see compare_calls().
+  const bool committed = decision.verdict == core::Verdict::committed;
   if (waited.ok()) {
     waited = mismatch();
-    if (!waited.ok()) held_decision_ = decision;
+    if (!waited.ok() && !committed) held_decision_ = decision;
   }
   // Whoever decided may have been the only one awake.
   if (anybody_sleeps(epoch.bank.header().sleepers)) ring_everyone(epoch);
@@ -77,6 +84,8 @@ core::Decision CommunicatorState::decide(const Family& below, bool complete, cor
     remember(waited);
     throw to_error(waited, Call{}, kName);
   }
+  if (committed && left_open && agreement_is_mismatched(epoch)) return decide(below, false, gone_set, broker);
+  if (committed) compare_calls(below, decision);
   return decision;
 }
 

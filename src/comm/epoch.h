@@ -64,8 +64,11 @@ struct Epoch {
   /// run the same plans; see Plan::trades_scratch.
   std::array<bool, kHalves> traded = {};
   std::uint64_t known_finished = 0;  ///< every rank is known to have finished this many collective operations
-  std::vector<std::uint64_t> pair_sent;      ///< messages sent to each rank
-  std::vector<std::uint64_t> pair_received;  ///< messages received from each rank
+  std::uint64_t known_called =
+      0;  ///< every rank is known to have begun this one, and the same ones as this rank
+  std::array<std::uint64_t, kHistory> history = {};  ///< by sequence number: hash over the calls up to it
+  std::vector<std::uint64_t> pair_sent;              ///< messages sent to each rank
+  std::vector<std::uint64_t> pair_received;          ///< messages received from each rank
 };
 
 /// What a rank waits to finish: decides whose absence matters.

@@ -203,6 +203,10 @@ void CommunicatorState::raise_mismatch(FailureKind kind, std::uint64_t sequence,
   });
 }
 
+void CommunicatorState::raise_mismatch(FailureKind kind, const CallDifference& difference) noexcept {
+  raise_mismatch(kind, difference.sequence, {difference.peer, {difference.mine, difference.theirs}});
+}
+
 void CommunicatorState::remember(const Status& status) noexcept {
   std::lock_guard lock(status_mutex_);
   if (!status_.ok()) return;

@@ -32,6 +32,13 @@ CommunicatorState& CommunicatorState::ancestor(std::uint64_t generations_up) noe
   return *at;
 }
 
+std::uint32_t CommunicatorState::original_above(std::uint32_t original,
+                                                std::uint64_t generations_up) noexcept {
+  for (std::uint64_t up = 0; up < generations_up; ++up)
+    original = ancestor(up).identity_.parent_originals[original];
+  return original;
+}
+
 // A rank that has come to an agreement that this rank has not come to, without having been in the operation,
 // will never be in it. When an operation failed there, no call is to blame. The status says how many
 // generations up the agreement is.
@@ -81,9 +88,8 @@ void CommunicatorState::raise_passed_over(std::uint64_t sequence, const Status& 
   CommunicatorState& above = ancestor(status.detail);
   const std::uint64_t agreement = above.agreement_->posted() + 1;
   if (status.detail != 0) {
-    std::uint32_t original = current()->originals[static_cast<std::uint32_t>(status.peer)];
-    for (std::uint64_t up = 0; up < status.detail; ++up)
-      original = ancestor(up).identity_.parent_originals[original];
+    const std::uint32_t original =
+        original_above(current()->originals[static_cast<std::uint32_t>(status.peer)], status.detail);
     const auto& originals = above.current()->originals;
     const Descriptor as_seen_above =
         is_agreement(mine) ? describe_agreement(mine.count, kOfDescendant) : mine;
@@ -97,6 +103,41 @@ void CommunicatorState::raise_passed_over(std::uint64_t sequence, const Status& 
                  {status.peer,
                   {mine, describe_agreement(agreement, static_cast<std::uint32_t>(status.detail))},
                   {{}, status.detail != 0 ? std::string_view(above.identity_.name) : std::string_view{}}});
+}
+
+// Everybody has posted complete: calls that nobody has compared so far are compared now, here and in all that
+// the agreement settles. Throws mismatch, alike on all ranks of the communicator in which they differ; others
+// of the family go on, and find the difference at their next agreement, which it makes `aborted`.
+void CommunicatorState::compare_calls(const Family& below, const core::Decision& decision) {
+  const auto number = agreement_->posted();
+  std::optional<CallDifference> found =
+      compare_notes(*epoch_, settlements_, decision.lost, describe_agreement(number));
+  if (found) raise_mismatch(FailureKind::mismatch, *found);
+  for (const auto& child : below) {
+    std::uint64_t up = 0;
+    for (const auto* at = child.get(); at != this; at = at->identity_.parent.get()) ++up;
+    core::RankSet lost;
+    for (const auto original : child->epoch_->originals)
+      if (decision.lost.has(child->original_above(original, up))) lost.add(original);
+    const auto theirs = compare_notes(*child->epoch_, child->settlements_, lost,
+                                      describe_agreement(number, static_cast<std::uint32_t>(up)));
+    if (!theirs) continue;
+    child->raise_mismatch(FailureKind::mismatch, *theirs);
+    child->remember({ErrorCode::mismatch, theirs->peer});
+    if (found) continue;
+    found = theirs;
+    const auto original =
+        child->original_above(child->epoch_->originals[static_cast<std::uint32_t>(theirs->peer)], up);
+    const auto& originals = epoch_->originals;
+    found->peer = static_cast<std::int32_t>(std::find(originals.begin(), originals.end(), original) -
+                                            originals.begin());
+    raise_mismatch(FailureKind::mismatch, theirs->sequence,
+                   {found->peer, {theirs->mine, theirs->theirs}, {child->name(), child->name()}});
+  }
+  if (!found) return;
+  const Status status{ErrorCode::mismatch, found->peer};
+  remember(status);
+  throw to_error(status, Call{}, "agree()");
 }
 
 // A decision of an ancestor ends this communicator's epoch too, if it touches it. Everything starts from the

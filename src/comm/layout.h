@@ -23,8 +23,8 @@ namespace tugline::comm {
 inline constexpr std::uint32_t kMaxRanks = core::kMaxAgreementRanks;
 inline constexpr std::size_t kLine = 64;
 /// Operations of which a packet or descriptor stays readable: a rank starts operation s only when every rank
-/// has finished s - kHistory. Two would do for packets; four lets a broadcast's root run ahead.
-inline constexpr std::uint64_t kHistory = 4;
+/// has started s - kHistory + 1. Two would do for packets; the others let a broadcast's root run ahead.
+inline constexpr std::uint64_t kHistory = 8;
 /// Scratch halves: operation s uses half s mod 2, so that no exit barrier is needed between neighbours in
 /// time.
 inline constexpr std::uint64_t kHalves = 2;
@@ -41,9 +41,10 @@ struct Descriptor {
 
 /// Published once per operation by its rank, read by peers before they trust its data.
 struct alignas(kLine) DescriptorLine {
-  std::atomic<std::uint64_t> sequence;  ///< release after the fields below; 0: never written
+  std::atomic<std::uint64_t> sequence;  ///< release after the fields below; 0: never or being written
   std::atomic<std::uint64_t> kind;
   std::atomic<std::uint64_t> count;
+  std::atomic<std::uint64_t> history;  ///< hash over this and all earlier calls of the epoch
   // Of all_to_all_v: sums over hashes of what this rank sends to each peer, and expects from each.
   std::atomic<std::uint64_t> sends;
   std::atomic<std::uint64_t> expects;
@@ -64,7 +65,7 @@ static_assert(sizeof(OfferLine) == kLine);
 /// One packet: payload and flag in one cache line. The flag is written last, with the payload visible before
 /// it.
 struct alignas(kLine) PacketLine {
-  std::atomic<std::uint64_t> flag;  ///< sequence (low 32 bits) << 32 | fingerprint of the descriptor
+  std::atomic<std::uint64_t> flag;  ///< sequence (low 32 bits) << 32 | fingerprint of the calls so far
   std::atomic<std::uint64_t> payload[7];
 };
 static_assert(sizeof(PacketLine) == kLine && sizeof(std::uint64_t[7]) == core::kPacketBytes);
@@ -189,12 +190,18 @@ struct alignas(kLine) CoreSet {
   std::atomic<std::uint64_t> words[kWords];  ///< bit c of word w: core 64 * w + c
 };
 
+/// What a rank has called when it posts an agreement that settles this communicator: see same_calls.h.
+struct alignas(kLine) CallsNote {
+  std::atomic<std::uint64_t> words[2];  ///< by parity of the settlement's number
+};
+
 struct Board {
   alignas(kLine)
       std::atomic<std::uint32_t> members[kMaxRanks];  ///< member id + 1 by original rank, 0: not here yet
   CoreSet cores[kMaxRanks];                           ///< by original rank; written before `members`
   std::atomic<std::uint64_t> processes[kMaxRanks];    ///< base::process_identity(), likewise
   Doorbell doorbells[kMaxRanks];                      ///< by original rank
+  CallsNote notes[kMaxRanks];                         ///< by original rank
   core::AgreementBoard agreements;
 };
 

@@ -2,12 +2,16 @@
 #include "comm/one_shot_packet.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
+#include "comm/kernels_host/reduce.h"
 #include "comm/protocol.h"
 
 namespace tugline::comm {
 namespace {
+
+using core::Collective;
 
 // Polls of one packet before the general wait takes over; a peer that is on its way needs less. A peer that
 // waits for this core needs it now.
@@ -19,82 +23,235 @@ bool packet_is_here(const PacketLine& line, std::uint64_t flag, bool own_core) n
   return false;
 }
 
-}  // namespace
-
-bool fits_one_shot_packet(const Call& call) noexcept {
-  return call.collective == core::Collective::barrier ||
-         (call.collective == core::Collective::all_reduce && call.count != 0 &&
-          call.bytes() <= core::kPacketBytes);
+/// Bytes that a rank publishes, if it does.
+std::uint64_t payload_bytes(const Call& call, std::uint32_t ranks) noexcept {
+  switch (call.collective) {
+    case Collective::barrier:
+      return 0;
+    case Collective::reduce_scatter:
+    case Collective::all_to_all:
+    case Collective::scatter:
+      return call.bytes() * ranks;
+    default:
+      return call.bytes();
+  }
 }
 
-PacketResult run_one_shot_packet(Epoch& epoch, Board& board, WaitPlace& place, AlarmCheck alarm,
-                                 const Call& call) {
-  PacketResult result;
-  const Descriptor descriptor = describe(call);
-  const std::uint32_t print = fingerprint(descriptor);
-  const std::uint64_t sequence = ++epoch.sequence;
-  const auto bytes =
-      static_cast<std::size_t>(call.bytes()) * (call.collective == core::Collective::all_reduce);
-  publish_descriptor(epoch, sequence, descriptor);
-  const void* contribution = call.send;
-  alignas(8) std::byte multiplied[core::kPacketBytes];
-  if (call.factor && bytes != 0) {
-    multiply_kernel(call.type)(multiplied, call.send, call.count, *factor_bits(call));
-    contribution = multiplied;
-  }
-  publish_packet(epoch, sequence, print, contribution, bytes);
-  if (anybody_sleeps(epoch.bank.header().sleepers))
-    for (std::uint32_t peer = 0; peer < epoch.size; ++peer)
-      if (peer != epoch.rank) ring(board.doorbells[epoch.originals[peer]]);
+class PacketCall {
+ public:
+  PacketCall(Epoch& epoch, Board& board, WaitPlace& place, FunctionRef<Status(std::uint64_t)> alarm,
+             const Call& call, bool check) noexcept
+      : epoch_(epoch),
+        board_(board),
+        place_(place),
+        alarm_(alarm),
+        call_(call),
+        descriptor_(describe(call)),
+        check_(check),
+        is_root_(static_cast<std::uint32_t>(call.root) == epoch.rank) {}
 
-  const std::uint64_t flag = packet_flag(sequence, print);
-  PacketPayload payloads[kMaxRanks];
-  const void* operands[kMaxRanks];
-  for (std::uint32_t rank = 0; rank < epoch.size; ++rank) {
-    const PacketLine& line = epoch.bank.packet(rank, sequence);
-    if (!packet_is_here(line, flag, place.own_core)) {
-      auto different = [&] {
-        const auto seen = line.flag.load(std::memory_order_acquire);
-        return seen != flag && seen >> 32 == (sequence & 0xffffffffu);
-      };
-      auto other_call = [&] {
-        const auto& theirs = epoch.bank.descriptor(rank, sequence);
-        if (theirs.sequence.load(std::memory_order_acquire) != sequence) return false;
-        result.other = {theirs.kind.load(std::memory_order_relaxed),
-                        theirs.count.load(std::memory_order_relaxed)};
-        return result.other != descriptor;
-      };
-      bool look_now = false;  // a call without packets shows in its descriptor only
-      auto poll = [&]() -> Poll {
-        if (line.flag.load(std::memory_order_acquire) == flag) return Poll::done;
-        if ((different() || std::exchange(look_now, false)) && other_call()) {
-          result.mismatch_peer = static_cast<std::int32_t>(rank);
-          return Poll::done;
-        }
-        return Poll::blocked;
-      };
-      auto look = [&] {
-        look_now = true;
-        return alarm();
-      };
-      auto subject = [&]() -> WaitSubject {
-        return {"packet", static_cast<std::int32_t>(rank), sequence, flag, &line.flag, descriptor};
-      };
-      result.status = wait(place, poll, look, subject);
-      if (result.mismatch_peer >= 0) result.status = {ErrorCode::mismatch, result.mismatch_peer};
-      if (!result.status.ok()) return result;
+  PacketResult run() {
+    PacketResult result;
+    if (!has_room(result)) return result;
+    sequence_ = begin_call(epoch_, descriptor_);
+    flag_ = packet_flag(sequence_, fingerprint_of(epoch_, sequence_));
+    announce(epoch_, sequence_, descriptor_);
+    publish();
+    wake_others();
+    const std::uint32_t heard_from = gather(result);
+    if (!result.status.ok()) return result;
+    deliver();
+    if (heard_from + 1 == epoch_.size) epoch_.known_called = sequence_;
+    epoch_.known_finished = std::max(epoch_.known_finished, epoch_.known_called - (epoch_.known_called != 0));
+    epoch_.bank.progress(epoch_.rank).finished.store(sequence_, std::memory_order_release);
+    return result;
+  }
+
+ private:
+  bool has_root() const noexcept { return call_.has_root(); }
+  /// Of a rooted call: the root's data goes to the others, or theirs to it.
+  bool from_root() const noexcept {
+    return call_.collective == Collective::broadcast || call_.collective == Collective::scatter;
+  }
+  bool publishes() const noexcept { return !has_root() || is_root_ == from_root(); }
+  bool hears(std::uint32_t rank) const noexcept {
+    if (rank == epoch_.rank) return false;
+    if (!has_root()) return true;
+    return from_root() ? static_cast<std::uint32_t>(call_.root) == rank : is_root_;
+  }
+
+  /// A rank that has run ahead of the others waits here until it may use its lines again.
+  bool has_room(PacketResult& result) {
+    const std::uint64_t next = epoch_.sequence + 1;
+    const std::uint64_t needed = needed_for(next);
+    if (epoch_.known_called >= needed) return true;
+    // Halfway to where it would have to wait: so it looks at the others' lines only now and then.
+    const std::uint64_t wish = std::max(needed, next - std::min(next, kHistory / 2));
+    if (all_have_called(epoch_, wish, check_, result.difference)) return true;
+    auto poll = [&] {
+      const bool done = result.difference || all_have_called(epoch_, needed, check_, result.difference);
+      return done || result.difference ? Poll::done : Poll::blocked;
+    };
+    auto alarm = [&] { return alarm_(needed); };
+    auto subject = [&]() -> WaitSubject {
+      return {"call", first_not_called(epoch_, needed), needed, needed, nullptr, descriptor_};
+    };
+    result.status = wait(place_, poll, alarm, subject);
+    if (result.difference) result.status = {ErrorCode::mismatch, result.difference->peer};
+    return result.status.ok();
+  }
+
+  void publish() {
+    contribution_ = static_cast<const std::byte*>(call_.send);
+    const std::uint64_t bytes = payload_bytes(call_, epoch_.size);
+    if (call_.factor && bytes != 0) {
+      multiply_kernel(call_.type)(multiplied_, call_.send, bytes / size_of(call_.type), *factor_bits(call_));
+      contribution_ = multiplied_;
     }
-    if (bytes == 0) continue;
-    read_packet(line, payloads[rank].bytes, bytes);
-    operands[rank] = payloads[rank].bytes;
+    if (publishes())
+      publish_packet(epoch_, sequence_, static_cast<std::uint32_t>(flag_ & 0xffffffffu), contribution_,
+                     bytes);
   }
-  if (bytes != 0) {
-    reduce_kernel(call.type, call.op)(call.recv, operands, epoch.size, call.count);
-    if (call.op == ReduceOp::avg) scale_kernel(call.type)(call.recv, call.count, epoch.size);
+
+  /// Those who wait for this rank's packet, or until it has come so far.
+  void wake_others() const noexcept {
+    if (!anybody_sleeps(epoch_.bank.header().sleepers)) return;
+    for (std::uint32_t rank = 0; rank < epoch_.size; ++rank)
+      if (rank != epoch_.rank && (publishes() || is_root_ || static_cast<std::uint32_t>(call_.root) == rank))
+        ring(board_.doorbells[epoch_.originals[rank]]);
   }
-  epoch.known_finished = std::max(epoch.known_finished, sequence - 1);
-  epoch.bank.progress(epoch.rank).finished.store(sequence, std::memory_order_release);
-  return result;
+
+  /// Waits for all packets that this rank needs and reads them; returns how many.
+  std::uint32_t gather(PacketResult& result) {
+    const std::uint64_t bytes = payload_bytes(call_, epoch_.size);
+    std::uint32_t heard_from = 0;
+    for (std::uint32_t rank = 0; rank < epoch_.size; ++rank) {
+      if (!hears(rank)) continue;
+      const PacketLine& line = epoch_.bank.packet(rank, sequence_);
+      if (!packet_is_here(line, flag_, place_.own_core) && !await(rank, line, result)) return heard_from;
+      read_packet(line, payloads_[rank].bytes, bytes);
+      ++heard_from;
+    }
+    // Who waits for nobody hears of what happens to the others here.
+    if (heard_from == 0 && place_.control->alarm.load(std::memory_order_acquire) != place_.alarm_seen) {
+      place_.alarm_seen = place_.control->alarm.load(std::memory_order_acquire);
+      result.status = alarm_(sequence_);
+    }
+    return heard_from;
+  }
+
+  bool await(std::uint32_t rank, const PacketLine& line, PacketResult& result) {
+    auto different = [&] {
+      const auto seen = line.flag.load(std::memory_order_acquire);
+      return seen != flag_ && seen >> 32 == (sequence_ & 0xffffffffu);
+    };
+    auto other_call = [&] {
+      if (look_at_call(epoch_, rank, sequence_) != Announced::different) return false;
+      result.difference = find_difference(epoch_, rank, sequence_);
+      return true;
+    };
+    bool look_now = false;  // a call without packets shows in its descriptor only
+    auto poll = [&]() -> Poll {
+      if (line.flag.load(std::memory_order_acquire) == flag_) return Poll::done;
+      if ((different() || std::exchange(look_now, false)) && other_call()) return Poll::done;
+      return Poll::blocked;
+    };
+    auto look = [&] {
+      look_now = true;
+      return alarm_(sequence_);
+    };
+    auto subject = [&]() -> WaitSubject {
+      return {"packet", static_cast<std::int32_t>(rank), sequence_, flag_, &line.flag, descriptor_};
+    };
+    result.status = wait(place_, poll, look, subject);
+    if (result.difference) result.status = {ErrorCode::mismatch, result.difference->peer};
+    return result.status.ok();
+  }
+
+  const std::byte* from(std::uint32_t rank) const noexcept {
+    return rank == epoch_.rank ? contribution_ : payloads_[rank].bytes;
+  }
+
+  void deliver() {
+    const std::uint64_t bytes = call_.bytes();
+    auto* to = static_cast<std::byte*>(call_.recv);
+    switch (call_.collective) {
+      case Collective::all_reduce:
+        combine(0);
+        break;
+      case Collective::reduce_scatter:
+        combine(epoch_.rank * bytes);
+        break;
+      case Collective::reduce:
+        if (is_root_) combine(0);
+        break;
+      case Collective::all_gather:
+        collect(0);
+        break;
+      case Collective::gather:
+        if (is_root_) collect(0);
+        break;
+      case Collective::all_to_all:
+        collect(epoch_.rank * bytes);
+        break;
+      case Collective::broadcast:
+        copy(to, from(static_cast<std::uint32_t>(call_.root)), bytes);
+        break;
+      case Collective::scatter:
+        copy(to, from(static_cast<std::uint32_t>(call_.root)) + epoch_.rank * bytes, bytes);
+        break;
+      default:
+        break;
+    }
+  }
+
+  static void copy(std::byte* to, const std::byte* from, std::uint64_t bytes) noexcept {
+    if (to != from) std::memcpy(to, from, bytes);
+  }
+
+  /// Everybody's part at `offset`, combined in the order of ranks.
+  void combine(std::uint64_t offset) {
+    const void* operands[kMaxRanks];
+    for (std::uint32_t rank = 0; rank < epoch_.size; ++rank) operands[rank] = from(rank) + offset;
+    reduce_kernel(call_.type, call_.op)(call_.recv, operands, epoch_.size, call_.count);
+    if (call_.op == ReduceOp::avg) scale_kernel(call_.type)(call_.recv, call_.count, epoch_.size);
+  }
+
+  /// Everybody's part at `offset`, one behind the other.
+  void collect(std::uint64_t offset) noexcept {
+    const std::uint64_t bytes = call_.bytes();
+    auto* to = static_cast<std::byte*>(call_.recv);
+    for (std::uint32_t rank = 0; rank < epoch_.size; ++rank)
+      copy(to + rank * bytes, from(rank) + offset, bytes);
+  }
+
+  Epoch& epoch_;
+  Board& board_;
+  WaitPlace& place_;
+  const FunctionRef<Status(std::uint64_t)> alarm_;
+  const Call& call_;
+  const Descriptor descriptor_;
+  const bool check_;
+  const bool is_root_;  ///< of a rooted call
+  std::uint64_t sequence_ = 0;
+  std::uint64_t flag_ = 0;
+  const std::byte* contribution_ = nullptr;
+  alignas(8) std::byte multiplied_[core::kPacketBytes];
+  PacketPayload payloads_[kMaxRanks];
+};
+
+}  // namespace
+
+bool fits_one_shot_packet(const Call& call, std::uint32_t ranks) noexcept {
+  if (call.counts || call.is_message()) return false;
+  return call.collective == Collective::barrier ||
+         (call.count != 0 && payload_bytes(call, ranks) <= core::kPacketBytes);
+}
+
+PacketResult run_one_shot_packet(Epoch& epoch, Board& board, WaitPlace& place,
+                                 FunctionRef<Status(std::uint64_t sequence)> alarm, const Call& call,
+                                 bool check) {
+  return PacketCall(epoch, board, place, alarm, call, check).run();
 }
 
 }  // namespace tugline::comm

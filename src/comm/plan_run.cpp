@@ -26,7 +26,6 @@ PlanRun::PlanRun(Epoch& epoch, Board& board, std::shared_ptr<const core::Plan> p
       plan_(std::move(plan)),
       call_(call),
       descriptor_(describe(call)),
-      fingerprint_(comm::fingerprint(descriptor_)),
       element_bytes_(size_of(call.type)),
       message_(call.is_message()),
       direct_(std::move(direct)),
@@ -64,7 +63,8 @@ void PlanRun::start() {
     sequence_ = ++counter;
     half_ = (sequence_ % kHalves) * (epoch_.bank.layout().pair_bytes / kHalves);
   } else {
-    sequence_ = ++epoch_.sequence;
+    sequence_ = begin_call(epoch_, descriptor_);
+    fingerprint_ = fingerprint_of(epoch_, sequence_);
     half_ = (sequence_ % kHalves) * (epoch_.bank.layout().scratch_bytes / kHalves);
   }
   base_ = sequence_ << kFlagShift;
@@ -104,11 +104,13 @@ bool PlanRun::may_enter() {
     epoch_.known_finished = slowest;
     if (static_cast<std::int64_t>(slowest - (sequence_ - kHalves)) < 0) return false;
   }
+  if (!all_have_called(epoch_, needed_for(sequence_), check_, difference_)) return false;
   if (call_.counts) publish_counts(epoch_, sequence_, *call_.counts);
   if (direct_) publish_offer(epoch_, sequence_, call_, direct_->offer, direct_->process);
-  publish_descriptor(epoch_, sequence_, descriptor_);
-  // Those who offer wait for this one before their first step.
-  if (direct_ && anybody_sleeps(epoch_.bank.header().sleepers))
+  announce(epoch_, sequence_, descriptor_);
+  // Those who offer wait for this one before their first step, and those who have run ahead until it has
+  // come.
+  if ((direct_ || call_.has_root()) && anybody_sleeps(epoch_.bank.header().sleepers))
     for (std::uint32_t rank = 0; rank < epoch_.size; ++rank)
       if (rank != epoch_.rank) ring(board_.doorbells[epoch_.originals[rank]]);
   return true;
@@ -140,13 +142,13 @@ bool PlanRun::has_opened() {
 }
 
 // A bank goes with its last reference: nobody leaves something in it for a rank that has not mapped it yet,
-// and leaves. With the check on, a collective's end makes sure of that.
+// and leaves. Where everybody hears from everybody, a collective's end makes sure of that.
 bool PlanRun::whoever_needs_it_is_present() const noexcept {
   const auto present = [&](std::uint32_t rank) {
     return epoch_.bank.progress(rank).present.load(std::memory_order_acquire) != 0;
   };
   if (message_) return !call_.is_send() || present(pair_[1]);
-  if (check_) return true;
+  if (check_ && !call_.has_root()) return true;
   for (std::uint32_t rank = 0; rank < epoch_.size; ++rank)
     if (!present(rank)) return false;
   return true;
@@ -164,7 +166,7 @@ Poll PlanRun::advance() {
     progressed = true;
   }
   if (phase_ == Phase::opening) {
-    if (owner_gone_ || mapping_error_ || mismatch_peer_ >= 0 || !has_opened()) return Poll::blocked;
+    if (owner_gone_ || mapping_error_ || difference_ || !has_opened()) return Poll::blocked;
     phase_ = Phase::running;
     progressed = true;
   }
@@ -184,13 +186,12 @@ Poll PlanRun::advance() {
     }
   }
   end_visits();
-  if (mismatch_peer_ >= 0) return Poll::blocked;
-  // With the check on, a rank leaves only when it has seen that everybody makes the same call, even where it
-  // needs nobody's data (a broadcast's root): no call that differs can end well anywhere.
-  if (all_done && check_ && !message_) {
+  if (difference_) return Poll::blocked;
+  // Where everybody hears from everybody a rank leaves only when it has seen that all make the same call.
+  if (all_done && check_ && !message_ && !call_.has_root()) {
     look_for_mismatch();
-    if (mismatch_peer_ >= 0) return Poll::blocked;
-    all_done = std::all_of(trusted_.begin(), trusted_.end(), [](std::uint8_t seen) { return seen != 0; });
+    if (difference_) return Poll::blocked;
+    all_done = has_heard_from_all();
     if (all_done && call_.counts && call_.counts->of_pairs()) all_done = all_pairs_fit();
   }
   if (all_done) {
@@ -254,38 +255,48 @@ bool PlanRun::trust(std::size_t plan_rank) noexcept {
 bool PlanRun::trusts(std::int32_t plan_rank) {
   const auto index = static_cast<std::size_t>(plan_rank);
   if (trusted_[index] != 0 || !check_) return true;
-  if (mismatch_peer_ >= 0) return false;  // one is enough, and descriptor_ may tell of it already
-  Descriptor theirs;
-  if (message_) {
-    if (call_.is_send()) return trust(index);  // the receiver checks
-    auto& line = epoch_.bank.pair(pair_[0], pair_[1]);
-    if (line.sent_sequence.load(std::memory_order_acquire) != sequence_) return false;
-    theirs = {line.kind.load(std::memory_order_relaxed), line.count.load(std::memory_order_relaxed)};
-  } else {
-    const auto raised_in =
-        epoch_.bank.flags(epoch_.rank, epoch_rank(plan_rank)).call.load(std::memory_order_relaxed);
-    if (!call_.counts && raised_in == packet_flag(sequence_, fingerprint_)) return trust(index);
-    auto& line = epoch_.bank.descriptor(epoch_rank(plan_rank), sequence_);
-    if (line.sequence.load(std::memory_order_acquire) != sequence_) return false;
-    theirs = {line.kind.load(std::memory_order_relaxed), line.count.load(std::memory_order_relaxed)};
+  if (difference_) return false;  // one is enough, and descriptor_ may tell of it already
+  if (message_) return trusts_message(index);
+  const std::uint32_t rank = epoch_rank(plan_rank);
+  const auto raised_in = epoch_.bank.flags(epoch_.rank, rank).call.load(std::memory_order_relaxed);
+  if (!call_.counts && raised_in == packet_flag(sequence_, fingerprint_)) return trust(index);
+  switch (look_at_call(epoch_, rank, sequence_)) {
+    case Announced::not_yet:
+      return false;
+    case Announced::same:
+      return call_.counts ? counts_fit(rank) && trust(index) : trust(index);
+    case Announced::different:
+      difference_ = find_difference(epoch_, rank, sequence_);
+      if (call_.counts && difference_->sequence == sequence_) (void)counts_fit(rank);
+      return false;
   }
-  if (call_.counts && !counts_fit(epoch_rank(plan_rank), theirs)) return false;
+  return false;
+}
+
+bool PlanRun::trusts_message(std::size_t index) {
+  if (call_.is_send()) return trust(index);  // the receiver checks
+  auto& line = epoch_.bank.pair(pair_[0], pair_[1]);
+  if (line.sent_sequence.load(std::memory_order_acquire) != sequence_) return false;
+  const Descriptor theirs{line.kind.load(std::memory_order_relaxed),
+                          line.count.load(std::memory_order_relaxed)};
   if (theirs == descriptor_) return trust(index);
-  mismatch_peer_ = static_cast<std::int32_t>(epoch_rank(plan_rank));
-  other_ = theirs;
+  difference_ = CallDifference{static_cast<std::int32_t>(pair_[0]), sequence_, descriptor_, theirs};
   return false;
 }
 
 // Compares the counts of two calls that are equal otherwise, and names the first one that differs.
-bool PlanRun::counts_fit(std::uint32_t peer, const Descriptor& theirs) {
+bool PlanRun::counts_fit(std::uint32_t peer) {
+  const auto& line = epoch_.bank.descriptor(peer, sequence_);
+  const Descriptor theirs{line.kind.load(std::memory_order_relaxed),
+                          line.count.load(std::memory_order_relaxed)};
   if (theirs.kind != descriptor_.kind) return true;  // a difference of another kind
   const Counts& mine = *call_.counts;
   const auto* row = epoch_.bank.counts(peer, sequence_);
   const auto differ = [&](CountOf here, std::uint32_t here_of, std::uint64_t own, CountOf there,
                           std::uint32_t there_of, std::uint64_t other) {
-    mismatch_peer_ = static_cast<std::int32_t>(peer);
-    other_ = with_count(theirs, there, there_of, other);
-    descriptor_ = with_count(descriptor_, here, here_of, own);
+    difference_ = CallDifference{static_cast<std::int32_t>(peer), sequence_,
+                                 with_count(descriptor_, here, here_of, own),
+                                 with_count(theirs, there, there_of, other)};
     return false;
   };
   if (mine.of_pairs()) {
@@ -316,9 +327,13 @@ bool PlanRun::all_pairs_fit() const noexcept {
   return difference == 0;
 }
 
+bool PlanRun::has_heard_from_all() const noexcept {
+  return std::all_of(trusted_.begin(), trusted_.end(), [](std::uint8_t seen) { return seen != 0; });
+}
+
 void PlanRun::look_for_mismatch() {
   if (phase_ != Phase::running && phase_ != Phase::opening) return;
-  for (std::int32_t rank = 0; rank < plan_->ranks && mismatch_peer_ < 0; ++rank) (void)trusts(rank);
+  for (std::int32_t rank = 0; rank < plan_->ranks && !difference_; ++rank) (void)trusts(rank);
 }
 
 void PlanRun::finish() {
@@ -332,8 +347,10 @@ void PlanRun::finish() {
     return;
   }
   // Whoever has heard from everyone in operation s knows that everyone has finished s - 1.
-  if (std::all_of(trusted_.begin(), trusted_.end(), [](std::uint8_t seen) { return seen != 0; }))
+  if (has_heard_from_all()) {
+    epoch_.known_called = sequence_;
     epoch_.known_finished = std::max(epoch_.known_finished, sequence_ - 1);
+  }
   if (plan_->trades_scratch) epoch_.traded[sequence_ % kHalves] = !epoch_.traded[sequence_ % kHalves];
   epoch_.bank.progress(epoch_.rank).finished.store(sequence_, std::memory_order_release);
 }

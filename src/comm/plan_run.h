@@ -15,6 +15,7 @@
 #include "comm/epoch.h"
 #include "comm/kernels_host/reduce.h"
 #include "comm/protocol.h"
+#include "comm/same_calls.h"
 #include "comm/wait.h"
 #include "core/plan/plan.h"
 
@@ -37,12 +38,11 @@ class PlanRun {
   /// Carries out all steps that can be. `done` once, at the end; then the operation is finished and published
   /// as such.
   Poll advance();
-  /// A peer's different call, once one was seen: its rank, else -1.
-  std::int32_t mismatch_peer() const noexcept { return mismatch_peer_; }
-  const Descriptor& other_descriptor() const noexcept { return other_; }
+  /// A peer's different call, once one was seen.
+  const std::optional<CallDifference>& difference() const noexcept { return difference_; }
   const Descriptor& descriptor() const noexcept { return descriptor_; }
   /// A different call was seen, or a mapping failed: the run will not go on.
-  bool has_failed() const noexcept { return mismatch_peer_ >= 0 || mapping_error_.has_value(); }
+  bool has_failed() const noexcept { return difference_.has_value() || mapping_error_.has_value(); }
   std::uint64_t sequence() const noexcept { return sequence_; }
   /// The plan in use; final once the first step has been carried out.
   const core::Plan& plan() const noexcept { return *plan_; }
@@ -87,7 +87,9 @@ class PlanRun {
   std::int32_t peer_waited_for() const noexcept;
   bool trusts(std::int32_t plan_rank);
   bool trust(std::size_t plan_rank) noexcept;
-  bool counts_fit(std::uint32_t peer, const Descriptor& theirs);
+  bool trusts_message(std::size_t index);
+  bool has_heard_from_all() const noexcept;
+  bool counts_fit(std::uint32_t peer);
   bool all_pairs_fit() const noexcept;
   void wake(std::int32_t plan_rank) const noexcept;
 
@@ -103,7 +105,7 @@ class PlanRun {
   Board& board_;
   std::shared_ptr<const core::Plan> plan_;
   Call call_;
-  Descriptor descriptor_;  ///< after a mismatch of one count: with that count
+  const Descriptor descriptor_;
   std::uint32_t fingerprint_ = 0;
   ReduceKernel reduce_ = nullptr;
   ScaleKernel scale_ = nullptr;
@@ -129,8 +131,7 @@ class PlanRun {
   std::pmr::monotonic_buffer_resource memory_{small_, sizeof small_};
   std::pmr::vector<std::uint32_t> next_{&memory_};    ///< next step by channel
   std::pmr::vector<std::uint8_t> trusted_{&memory_};  ///< by plan rank, 1: descriptor seen and equal
-  std::int32_t mismatch_peer_ = -1;                   ///< rank of the epoch
-  Descriptor other_;
+  std::optional<CallDifference> difference_;
   StreamKernel stream_ = nullptr;  ///< for results that are too large for the caches
   bool unfenced_ = false;          ///< something was streamed since the last fence
   std::vector<std::byte> staged_;  ///< the last combination that was streamed, where it may be read again

@@ -48,6 +48,12 @@ WaitSubject PlanRun::subject() const {
     about.expected = sequence_;
     return about;
   }
+  if (phase_ == Phase::entering && !message_ && epoch_.known_called < needed_for(sequence_)) {
+    about.what = "call";
+    about.expected = needed_for(sequence_);
+    about.peer = first_not_called(epoch_, about.expected);
+    return about;
+  }
   if (phase_ != Phase::running || blocked_ == nullptr) {
     about.what = "leave to reuse scratch";
     about.expected = sequence_ - kHalves;

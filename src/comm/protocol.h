@@ -31,16 +31,7 @@ inline void publish_counts(const Epoch& epoch, std::uint64_t sequence, const Cou
   line.expects.store(expects, std::memory_order_relaxed);
 }
 
-/// Publishes what this rank does in operation `sequence`. The caller has made sure that the line is free.
-inline void publish_descriptor(const Epoch& epoch, std::uint64_t sequence,
-                               const Descriptor& descriptor) noexcept {
-  auto& line = epoch.bank.descriptor(epoch.rank, sequence);
-  line.kind.store(descriptor.kind, std::memory_order_relaxed);
-  line.count.store(descriptor.count, std::memory_order_relaxed);
-  line.sequence.store(sequence, std::memory_order_release);
-}
-
-/// Flag of a packet: low half of the sequence number over the descriptor's fingerprint. Sequence numbers
+/// Flag of a packet: low half of the sequence number over the fingerprint of the calls. Sequence numbers
 /// start at 1, and a place holds number s - kHistory before s, so no flag value can be mistaken for another
 /// one's, at the wrap either.
 inline std::uint64_t packet_flag(std::uint64_t sequence, std::uint32_t fingerprint) noexcept {

@@ -132,6 +132,7 @@ std::shared_ptr<Epoch> CommunicatorState::make_epoch(std::shared_ptr<const Mappe
 
 void CommunicatorState::enter_first_epoch(std::vector<std::uint32_t> originals) {
   own_decisions_ = 0;
+  settlements_ = 0;
   EpochId id{"0", 0};
   std::string name = fmt::format("comm/{}", identity_.name);
   if (identity_.parent) {
@@ -234,13 +235,14 @@ Status CommunicatorState::execute_exclusively(const Call& call) {
   if (epoch.size == 1) return run_alone(call);
   if (!waiting_decided_) decide_how_to_wait();
 
-  if (fits_one_shot_packet(call) && !forced_plan_ && base::settings().plan.empty() &&
-      static_cast<std::int64_t>(epoch.known_finished + kHalves - (epoch.sequence + 1)) >= 0) {
-    auto alarm = [&] { return look_at_alarm({epoch.sequence}); };
-    PacketResult result = run_one_shot_packet(epoch, board(), place_, alarm, call);
-    if (result.mismatch_peer >= 0)
-      raise_mismatch(FailureKind::mismatch, epoch.sequence,
-                     {result.mismatch_peer, {describe(call), result.other}});
+  // The executor sees to it that nobody leaves a bank's first packet behind and goes.
+  const bool all_hold_the_bank = epoch.sequence != 0 || !call.has_root();
+  if (const auto& settings = base::settings();
+      fits_one_shot_packet(call, epoch.size) && all_hold_the_bank && !forced_plan_ && settings.plan.empty()) {
+    auto alarm = [&](std::uint64_t sequence) { return look_at_alarm({sequence}); };
+    PacketResult result = run_one_shot_packet(epoch, board(), place_, alarm, call, settings.check);
+    if (result.difference)
+      raise_mismatch(FailureKind::mismatch, *result.difference);
     else if (result.status.code == ErrorCode::mismatch)
       raise_passed_over(epoch.sequence, result.status, describe(call));
     if (!result.status.ok()) remember(result.status);
@@ -260,11 +262,10 @@ Status CommunicatorState::execute_exclusively(const Call& call) {
 }
 
 Status CommunicatorState::settle(const PlanRun& run, Status status) {
-  if (run.mismatch_peer() >= 0) {
-    status = {ErrorCode::mismatch, run.mismatch_peer()};
+  if (const auto& difference = run.difference()) {
+    status = {ErrorCode::mismatch, difference->peer};
     const bool message = run.pending().peer >= 0;
-    raise_mismatch(message ? FailureKind::pair_mismatch : FailureKind::mismatch, run.sequence(),
-                   {run.mismatch_peer(), {run.descriptor(), run.other_descriptor()}});
+    raise_mismatch(message ? FailureKind::pair_mismatch : FailureKind::mismatch, *difference);
   } else if (run.mapping_error()) {
     abort(
         fmt::format("a buffer of a peer cannot be mapped for a direct plan: {}; set TUGLINE_ZERO_COPY to "

@@ -119,6 +119,7 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   Status agreement_passed_over(const Epoch& epoch) const noexcept;
   void raise_passed_over(std::uint64_t sequence, const Status& status, const Descriptor& mine) noexcept;
   CommunicatorState& ancestor(std::uint64_t generations_up) noexcept;
+  std::uint32_t original_above(std::uint32_t original, std::uint64_t generations_up) noexcept;
   using Family = std::vector<std::shared_ptr<CommunicatorState>>;
   Family descendants() const;
   bool family_failed() const noexcept;
@@ -159,10 +160,12 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
     std::string_view communicators[2] = {};
   };
   void raise_mismatch(FailureKind kind, std::uint64_t sequence, const Difference& difference) noexcept;
+  void raise_mismatch(FailureKind kind, const CallDifference& difference) noexcept;
   template <class Fill>
   void raise_failure(FailureKind kind, const Fill& fill) noexcept;
   void raise_alarm() noexcept;
   void remember(const Status& status) noexcept;
+  void compare_calls(const Family& below, const core::Decision& decision);
   core::Decision decide(const Family& below, bool complete, core::RankSet& gone_set, Status& broker);
   void ring_everyone(const Epoch& epoch) noexcept;
 
@@ -196,6 +199,7 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   Status status_;
   std::atomic<bool> failed_{false};
 
+  std::uint64_t settlements_ = 0;    ///< by agreements, on the present board
   std::uint64_t splits_ = 0;         ///< in this epoch
   std::uint64_t own_decisions_ = 0;  ///< that ended epochs since the last one of an ancestor
   std::vector<std::weak_ptr<CommunicatorState>> children_;

@@ -102,9 +102,16 @@ void mismatch(Job& job, const Arguments& arguments) {
       {"operator",
        {[&] { all_reduce(4, DataType::f32, ReduceOp::sum); },
         [&] { all_reduce(4, DataType::f32, ReduceOp::max); }}},
+      // A root needs nobody, so it hears of the others' call at its next one.
       {"root",
-       {[&] { comm.broadcast(send.data(), recv.data(), 4, DataType::f32, 0); },
-        [&] { comm.broadcast(send.data(), recv.data(), 4, DataType::f32, 1); }}},
+       {[&] {
+          comm.broadcast(send.data(), recv.data(), 4, DataType::f32, 0);
+          comm.barrier();
+        },
+        [&] {
+          comm.broadcast(send.data(), recv.data(), 4, DataType::f32, 1);
+          comm.barrier();
+        }}},
       {"collective",
        {[&] { all_reduce(4, DataType::f32, ReduceOp::sum); },
         [&] { comm.all_gather(send.data(), recv.data(), 4, DataType::f32); }}},
