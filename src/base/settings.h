@@ -55,6 +55,7 @@ struct Settings {
   std::uint64_t import_limit_bytes = 0;
   std::uint32_t import_limit_mappings = 1024;
   // Machine.
+  std::string topology;
   std::uint32_t host_devices = 1;
   std::string kernel;
 

@@ -57,7 +57,9 @@ const SettingRow kRows[] = {
      "Reach the others' buffers directly where all of them are memory of the library (Job::allocate) or "
      "registered (Job::register_memory), or all ranks are threads of one process."},
     {"deterministic", &Settings::deterministic, "", "",
-     "Keep to plans of one reduction order, so that results are bit-identical from run to run."},
+     "Combine what is reduced in rank order, so that results have the same bits whatever the sizes, the "
+     "buffers, the cores and the NUMA nodes. Off: in the order that is expected to be fastest, which follows "
+     "from these."},
     {"plan", &Settings::plan, "", "chosen by size",
      "Force the plan builder of this name wherever it can serve the call.", 0, 0, Secrecy::open,
      kPlanBuilders},
@@ -79,6 +81,9 @@ const SettingRow kRows[] = {
      "no "
      "limit.",
      0, 65536},
+    {"topology", &Settings::topology, "", "what the system says",
+     "Path of a topology file that is used in place of what the system says of this machine's cores and "
+     "nodes."},
     {"host_devices", &Settings::host_devices, "", "", "Number of host devices in this process.", 1, 64},
     {"kernel", &Settings::kernel, "", "the running kernel",
      "Behave as on this older Linux kernel, 5.10 or newer: features that are newer are not used."},

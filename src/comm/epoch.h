@@ -13,6 +13,7 @@
 #include "base/shared_memory.h"
 #include "comm/bank.h"
 #include "core/control.h"
+#include "core/plan/cost.h"
 #include "memory/allocation.h"
 #include "tugline/error.h"
 
@@ -57,6 +58,7 @@ struct Epoch {
   std::uint32_t size;
   std::vector<std::uint32_t> originals;  ///< original rank by rank
 
+  std::optional<core::CostModel> machine;  ///< where all ranks run; none: not all have come yet
   std::optional<bool> one_process;  ///< all ranks are threads of this process; none: not all have come yet
 
   std::uint64_t sequence = 0;  ///< of the last collective operation begun here

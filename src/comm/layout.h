@@ -199,6 +199,7 @@ struct Board {
   alignas(kLine)
       std::atomic<std::uint32_t> members[kMaxRanks];  ///< member id + 1 by original rank, 0: not here yet
   CoreSet cores[kMaxRanks];                           ///< by original rank; written before `members`
+  std::atomic<std::uint64_t> localities[kMaxRanks];   ///< Locality::packed(), likewise
   std::atomic<std::uint64_t> processes[kMaxRanks];    ///< base::process_identity(), likewise
   Doorbell doorbells[kMaxRanks];                      ///< by original rank
   CallsNote notes[kMaxRanks];                         ///< by original rank

@@ -19,11 +19,11 @@ bool reached(const std::atomic<std::uint64_t>& word, std::uint64_t value) noexce
 
 }  // namespace
 
-PlanRun::PlanRun(Epoch& epoch, Board& board, std::shared_ptr<const core::Plan> plan, const Call& call,
+PlanRun::PlanRun(Epoch& epoch, Board& board, PlanSource source, const Call& call,
                  std::optional<DirectOption> direct)
     : epoch_(epoch),
       board_(board),
-      plan_(std::move(plan)),
+      source_(std::move(source)),
       call_(call),
       descriptor_(describe(call)),
       element_bytes_(size_of(call.type)),
@@ -53,10 +53,9 @@ PlanRun::~PlanRun() {
 }
 
 void PlanRun::start() {
-  const auto& programs = plan_->programs[static_cast<std::size_t>(own_plan_rank())];
   check_ = base::settings().check;
-  next_.assign(programs.size(), 0);
-  trusted_.assign(static_cast<std::size_t>(plan_->ranks), 0);
+  if (source_.plan) take_plan(source_.plan);
+  trusted_.assign(message_ ? 2 : epoch_.size, 0);
   trusted_[static_cast<std::size_t>(own_plan_rank())] = 1;
   if (message_) {
     auto& counter = call_.is_send() ? epoch_.pair_sent[pair_[1]] : epoch_.pair_received[pair_[0]];
@@ -69,6 +68,17 @@ void PlanRun::start() {
   }
   base_ = sequence_ << kFlagShift;
   phase_ = Phase::entering;
+}
+
+void PlanRun::take_plan(std::shared_ptr<const core::Plan> plan) {
+  plan_ = std::move(plan);
+  next_.assign(plan_->programs[static_cast<std::size_t>(own_plan_rank())].size(), 0);
+}
+
+bool PlanRun::has_plan() {
+  if (!plan_)
+    if (auto plan = source_.later(call_)) take_plan(std::move(plan));
+  return plan_ != nullptr;
 }
 
 // A rank may write packets, descriptors and scratch of operation s only when nobody reads those of the
@@ -116,8 +126,11 @@ bool PlanRun::may_enter() {
   return true;
 }
 
-// Everybody's call has been seen: the direct plan is taken if all can be reached.
+// Everybody has come, which the choice of a plan may depend on; and where this rank offers its buffers,
+// everybody's call has been seen: the direct plan is taken if all can be reached.
 bool PlanRun::has_opened() {
+  if (!has_plan()) return false;
+  if (!direct_ || !direct_->offers()) return true;
   for (; opened_ < epoch_.size; ++opened_) {
     if (opened_ == epoch_.rank) continue;
     const auto& line = epoch_.bank.descriptor(opened_, sequence_);
@@ -136,8 +149,7 @@ bool PlanRun::has_opened() {
     return false;
   }
   visits_.emplace(epoch_, sequence_, peers_->all());
-  plan_ = direct_->plan;
-  next_.assign(plan_->programs[static_cast<std::size_t>(own_plan_rank())].size(), 0);
+  take_plan(direct_->plan);
   return true;
 }
 
@@ -162,7 +174,7 @@ Poll PlanRun::advance() {
       blocked_ = nullptr;
       return Poll::blocked;
     }
-    phase_ = direct_ && direct_->offers() ? Phase::opening : Phase::running;
+    phase_ = !plan_ || (direct_ && direct_->offers()) ? Phase::opening : Phase::running;
     progressed = true;
   }
   if (phase_ == Phase::opening) {
@@ -333,7 +345,8 @@ bool PlanRun::has_heard_from_all() const noexcept {
 
 void PlanRun::look_for_mismatch() {
   if (phase_ != Phase::running && phase_ != Phase::opening) return;
-  for (std::int32_t rank = 0; rank < plan_->ranks && !difference_; ++rank) (void)trusts(rank);
+  for (std::size_t rank = 0; rank < trusted_.size() && !difference_; ++rank)
+    (void)trusts(static_cast<std::int32_t>(rank));
 }
 
 void PlanRun::finish() {

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <memory_resource>
 #include <optional>
@@ -21,12 +22,19 @@
 
 namespace tugline::comm {
 
+/// Where a run gets its plan from.
+struct PlanSource {
+  std::shared_ptr<const core::Plan> plan;  ///< null: `later` gives it
+  /// The plan of that call, once all ranks have come whom the choice depends on; null until then.
+  std::function<std::shared_ptr<const core::Plan>(const Call& call)> later = {};
+};
+
 class PlanRun {
  public:
   /// A collective operation: takes the epoch's next sequence number and publishes its descriptor when it
   /// starts.
   /// With `direct`, the offer it holds is published, and its plan runs when everybody offers.
-  PlanRun(Epoch& epoch, Board& board, std::shared_ptr<const core::Plan> plan, const Call& call,
+  PlanRun(Epoch& epoch, Board& board, PlanSource source, const Call& call,
           std::optional<DirectOption> direct = std::nullopt);
 
   /// Once it has ended, well or not, no other rank touches the caller's buffers. Waits for that after an
@@ -44,8 +52,8 @@ class PlanRun {
   /// A different call was seen, or a mapping failed: the run will not go on.
   bool has_failed() const noexcept { return difference_.has_value() || mapping_error_.has_value(); }
   std::uint64_t sequence() const noexcept { return sequence_; }
-  /// The plan in use; final once the first step has been carried out.
-  const core::Plan& plan() const noexcept { return *plan_; }
+  /// Whether ranks reach each other's buffers; final once the first step has been carried out.
+  bool is_direct() const noexcept { return plan_ && plan_->direct; }
   /// Set when everybody offered but a buffer of a peer could not be mapped here; then advance() only blocks.
   const std::optional<Error>& mapping_error() const noexcept { return mapping_error_; }
   /// Looks at the descriptors of all ranks this operation waits for; called when waiting takes long.
@@ -59,6 +67,8 @@ class PlanRun {
   void start();
   bool may_enter();
   bool has_opened();
+  bool has_plan();
+  void take_plan(std::shared_ptr<const core::Plan> plan);
   bool whoever_needs_it_is_present() const noexcept;
   Poll run_channel(std::size_t channel);
   bool step_ready(const core::Step& step);
@@ -103,6 +113,7 @@ class PlanRun {
 
   Epoch& epoch_;
   Board& board_;
+  PlanSource source_;
   std::shared_ptr<const core::Plan> plan_;
   Call call_;
   const Descriptor descriptor_;

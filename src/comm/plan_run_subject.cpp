@@ -34,7 +34,7 @@ WaitSubject PlanRun::subject() const {
         return static_cast<std::int32_t>(rank);
     return -1;
   };
-  if (phase_ != Phase::running && sequence_ <= 1) {
+  if (phase_ != Phase::running && (sequence_ <= 1 || !plan_)) {
     about.what = "arrival in this epoch";
     about.peer = message_ ? call_.root : first_behind([](const ProgressLine& line) {
       return line.present.load(std::memory_order_acquire) != 0;

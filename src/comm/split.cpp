@@ -36,6 +36,7 @@ std::shared_ptr<CommunicatorState> CommunicatorState::split(int color, int key) 
   identity.name = fmt::format("{}.{}{}.{}", identity_.name, number, in_epoch, color);
   identity.size = static_cast<std::uint32_t>(ranks.size());
   identity.own_core = place_.own_core;
+  identity.locality = identity_.locality;
   identity.process = identity_.process;
   identity.parent = shared_from_this();
   for (std::uint32_t i = 0; i < ranks.size(); ++i) {

@@ -248,7 +248,7 @@ Status CommunicatorState::execute_exclusively(const Call& call) {
     if (!result.status.ok()) remember(result.status);
     return result.status;
   }
-  PlanRun run(epoch, board(), plan_for(call, epoch), call, direct_option(call, epoch));
+  PlanRun run(epoch, board(), plan_source(call, epoch), call, direct_option(call, epoch));
   auto poll = [&] {
     const Poll result = run.advance();
     return run.has_failed() ? Poll::done : result;
@@ -276,7 +276,7 @@ Status CommunicatorState::settle(const PlanRun& run, Status status) {
     // By the record of another rank, which stands, or because a rank is in agree().
     raise_passed_over(run.sequence(), status, run.descriptor());
   }
-  if (run.plan().direct) direct_operations_.fetch_add(1, std::memory_order_relaxed);
+  if (run.is_direct()) direct_operations_.fetch_add(1, std::memory_order_relaxed);
   if (!status.ok()) remember(status);
   return status;
 }
@@ -306,7 +306,8 @@ std::unique_ptr<PlanRun> CommunicatorState::make_run(const Call& call) {
     (void)run_alone(call);
     return nullptr;
   }
-  return std::make_unique<PlanRun>(epoch, board(), plan_for(call, epoch), call, direct_option(call, epoch));
+  return std::make_unique<PlanRun>(epoch, board(), plan_source(call, epoch), call,
+                                   direct_option(call, epoch));
 }
 
 void CommunicatorState::begin_exclusive(const Call& call) {
@@ -333,7 +334,7 @@ std::optional<DirectOption> CommunicatorState::direct_option(const Call& call, E
   option.imports = &memory_->imports();
   option.process = identity_.process;
   option.may_store = [this, &epoch](std::uint32_t rank) { return may_store(epoch.originals[rank]); };
-  if (!option.plan->direct) option.offer = {};
+  if (!option.plan || !option.plan->direct) option.offer = {};
   return option;
 }
 
@@ -348,8 +349,13 @@ bool CommunicatorState::all_in_one_process(Epoch& epoch) const noexcept {
   return *(epoch.one_process = true);
 }
 
-std::shared_ptr<const core::Plan> CommunicatorState::plan_for(const Call& call, const Epoch& epoch,
-                                                              Reach reach) {
+PlanSource CommunicatorState::plan_source(const Call& call, Epoch& epoch) {
+  PlanSource source{.plan = plan_for(call, epoch)};
+  if (!source.plan) source.later = [this, &epoch](const Call& own) { return plan_for(own, epoch); };
+  return source;
+}
+
+std::shared_ptr<const core::Plan> CommunicatorState::plan_for(const Call& call, Epoch& epoch, Reach reach) {
   core::PlanRequest request;
   request.collective = call.collective;
   request.ranks = call.is_message() ? 2 : static_cast<std::int32_t>(epoch.size);
@@ -390,7 +396,15 @@ std::shared_ptr<const core::Plan> CommunicatorState::plan_for(const Call& call, 
   };
   if (auto found = plans_.find(key); found != plans_.end() && same_counts(found->second))
     return found->second.plan;
-  const Choice choice = choose_builder(request, base::settings().plan);
+  core::CostModel where;
+  const auto rules = rules_of_settings();
+  if (depends_on_machine(request, rules)) {
+    const auto* known = machine(epoch);
+    if (known == nullptr) return nullptr;
+    where = *known;
+    request.groups = where.groups;
+  }
+  const Choice choice = choose_builder(request, where, rules);
   auto plan = std::make_shared<core::Plan>(core::build(choice.builder, request));
   if (call.counts && call.counts->of_pairs()) displace(*plan, *call.counts, request.element_bytes);
   if (plans_.size() >= kPlanCacheSize) plans_.clear();

@@ -22,6 +22,7 @@
 #include "comm/wait.h"
 #include "core/agreement.h"
 #include "memory/member_memory.h"
+#include "topology/locality.h"
 #include "tugline/communicator.h"
 
 namespace tugline::comm {
@@ -33,7 +34,9 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
     std::uint32_t rank = 0;     ///< original rank
     std::uint32_t size = 1;     ///< original size
     std::uint64_t process = 0;  ///< where addresses of it mean something; 0: this process's own
-    bool own_core = false;      ///< known already from the communicator it was split from
+    /// Where it runs; none: as the topology says of the cores that it may use.
+    std::optional<topology::Locality> locality;
+    bool own_core = false;                        ///< known already from the communicator it was split from
     std::shared_ptr<CommunicatorState> parent;    ///< that communicator; null for the first one
     std::vector<std::uint32_t> parent_originals;  ///< original rank there, by original rank here
     std::vector<broker::MemberId>
@@ -100,14 +103,18 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   /// By a decision of an ancestor, or the very first one.
   void enter_first_epoch(std::vector<std::uint32_t> originals);
   enum class Reach : bool { own_buffers, all_buffers };
-  std::shared_ptr<const core::Plan> plan_for(const Call& call, const Epoch& epoch,
+  /// Null while the choice asks where ranks run that have not come yet.
+  std::shared_ptr<const core::Plan> plan_for(const Call& call, Epoch& epoch,
                                              Reach reach = Reach::own_buffers);
+  PlanSource plan_source(const Call& call, Epoch& epoch);
   /// None for calls that never go direct.
   std::optional<DirectOption> direct_option(const Call& call, Epoch& epoch);
   Status execute(const Call& call);
   Status execute_exclusively(const Call& call);
   Status run_alone(const Call& call) noexcept;
-  void publish_cores(Board& board) noexcept;
+  void publish_cores(Board& board);
+  /// Where the ranks of the epoch run; null while some have not come.
+  const core::CostModel* machine(Epoch& epoch) const;
   /// Whether all ranks are threads of this process; false too while some have not come.
   bool all_in_one_process(Epoch& epoch) const noexcept;
   Board& board() const noexcept { return epoch_->board->get(); }

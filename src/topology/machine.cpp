@@ -12,6 +12,8 @@
 #include <utility>
 
 #include "base/cgroup.h"
+#include "base/settings.h"
+#include "topology/file.h"
 
 namespace tugline::topology {
 namespace {
@@ -144,7 +146,10 @@ Topology read_machine() {
 }
 
 const Topology& this_machine() {
-  static const Topology* machine = new Topology(read_machine());
+  static const Topology* machine = [] {
+    const auto& path = base::settings().topology;
+    return new Topology(path.empty() ? read_machine() : load_topology(path));
+  }();
   return *machine;
 }
 

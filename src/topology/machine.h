@@ -13,7 +13,8 @@ namespace tugline::topology {
 /// Throws Error{system}.
 Topology read_machine();
 
-/// The same, read once per process. Thread-safe.
+/// The same, or the topology file of the setting `topology`, read once per process. Thread-safe. Throws as
+/// read_machine() and load_topology().
 const Topology& this_machine();
 
 /// Cores of this machine that this process may use at once; see usable_cores(topology). Uses this_machine(),

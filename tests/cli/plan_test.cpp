@@ -10,6 +10,8 @@
 #include "base/settings.h"
 #include "core/plan/builders.h"
 #include "process.h"
+#include "topology/file.h"
+#include "topology/machine.h"
 
 namespace tugline::cli {
 namespace {
@@ -40,21 +42,48 @@ TEST(Plan, ShowsCandidatesChoiceAndSteps) {
     if (!row["chosen"].as_bool()) continue;
     ++chosen;
     EXPECT_EQ(row["builder"].as_string(), "one_shot_packet");
-    EXPECT_GT(row["predicted_us"].as_double(), 0);
+    EXPECT_GT(row["estimated_us"].as_double(), 0);
+    EXPECT_GT(row["simulated_us"].as_double(), 0);
   }
   EXPECT_EQ(chosen, 1);
   EXPECT_FALSE(document["why"].as_string().empty());
 }
 
-TEST(Plan, OfManyRanksSaysWhatItDoesAndDoesNotPriceWhatTakesTooLong) {
+TEST(Plan, OfManyRanksSaysWhatItDoesAndDoesNotSimulateWhatTakesTooLong) {
   auto long_one = run_command({"plan", "all_reduce", "--np", "256", "--bytes", "1M"});
   EXPECT_EQ(long_one.exit_code, 0) << long_one.error;
-  EXPECT_THAT(long_one.output, HasSubstr("? us  not priced: about "));
+  EXPECT_THAT(long_one.output, HasSubstr(" us  not simulated: about "));
   EXPECT_THAT(long_one.output, HasSubstr("-> two_shot"));
   auto priced = run_command({"plan", "all_reduce", "--np", "64", "--bytes", "1M"});
   EXPECT_EQ(priced.exit_code, 0) << priced.error;
-  EXPECT_THAT(priced.error, HasSubstr("tugline plan: pricing two_shot, "));
-  EXPECT_THAT(priced.output, HasSubstr("the cost model, which does not decide, says "));
+  EXPECT_THAT(priced.error, HasSubstr("tugline plan: simulating two_shot, "));
+  EXPECT_THAT(priced.output, HasSubstr("chosen: two_shot (estimated "));
+}
+
+TEST(Plan, SaysWhereRanksRunAndWhatThatDecides) {
+  const auto choice = [](std::vector<std::string> where) {
+    std::vector<std::string> words = {"plan", "all_reduce", "--np", "32", "--bytes", "1M", "--json"};
+    words.insert(words.end(), where.begin(), where.end());
+    Command command(words, {.environment = {{"TUGLINE_DETERMINISTIC", "off"}}});
+    return json_of(command.wait());
+  };
+  const Json grouped = choice({"--cores", "32", "--groups", "2"});
+  EXPECT_EQ(grouped["plan"]["name"].as_string(), "hierarchical");
+  EXPECT_THAT(grouped["why"].as_string(), HasSubstr("for 32 ranks on 32 cores in 2 groups"));
+  EXPECT_NE(choice({"--cores", "32"})["plan"]["name"].as_string(), "hierarchical");
+
+  TemporaryDirectory directory;
+  const std::string path = (directory.path() / "two_nodes.json").string();
+  topology::save_topology(topology::read_synthetic("numa:2 core:16 pu:1"), path);
+  const Json on_file = choice({"--topology", path});
+  EXPECT_EQ(on_file["plan"]["name"].as_string(), "hierarchical");
+  EXPECT_EQ(on_file["why"].as_string(), grouped["why"].as_string());
+
+  auto missing = run_command({"plan", "all_reduce", "--topology", path + ".not"});
+  EXPECT_NE(missing.exit_code, 0);
+  EXPECT_THAT(missing.error, HasSubstr(path + ".not"));
+  EXPECT_THAT(run_command({"plan", "all_reduce", "--np", "2", "--groups", "3"}).error,
+              HasSubstr("3 groups of 2 ranks leave some empty"));
 }
 
 TEST(Plan, CountsOneAsOne) {

@@ -15,6 +15,7 @@
 #include "broker/client.h"
 #include "comm/state.h"
 #include "core/control.h"
+#include "topology/locality.h"
 #include "tugline/communicator.h"
 
 namespace tugline::comm::test {
@@ -36,6 +37,8 @@ class LocalJob {
   std::shared_ptr<broker::Client> client_of(int rank) const;
   /// Ranks take each other for processes, which cannot reach private memory of others.
   std::uint64_t process_of(int rank) const noexcept { return static_cast<std::uint64_t>(rank) + 1; }
+  /// Where run_ranks() says that ranks run, by rank; empty: where they do.
+  std::vector<topology::Locality> localities;
   core::ControlSegment& control() { return *control_; }
   int size() const { return ranks_; }
   /// Marks the rank's member dead and raises the alarm, as a lifeline does.

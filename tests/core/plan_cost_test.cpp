@@ -105,6 +105,65 @@ TEST(PlanCost, TheSameEveryTime) {
   }
 }
 
+// The estimate is what communicators choose by; the simulation goes through every step.
+TEST(PlanCost, TheEstimateIsCloseToTheSimulation) {
+  int compared = 0;
+  for (auto collective : {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter,
+                          Collective::broadcast, Collective::reduce}) {
+    for (std::int32_t ranks : {3, 4, 8, 17}) {
+      for (std::uint64_t bytes : {2 << 10, 64 << 10, 1 << 20}) {
+        for (bool grouped : {false, true}) {
+          for (bool crowded : {false, true}) {
+            // Of ranks that take turns the simulation sees the best order; a root with its core to itself.
+            if (crowded && (has_root(collective) || grouped)) continue;
+            PlanRequest request{
+                .collective = collective, .ranks = ranks, .bytes = bytes, .scratch_bytes = 512 << 10};
+            CostModel model;
+            model.cores = crowded ? 2 : ranks;
+            for (std::int32_t rank = 0; grouped && rank < ranks; ++rank)
+              request.groups.push_back(rank * 2 / ranks);
+            model.groups = request.groups;
+            for (auto builder : builder_names()) {
+              if (builder == "one_shot_packet" || !can_build(builder, request)) continue;
+              const double estimated = estimate_seconds(builder, request, model);
+              const double simulated = predict_seconds(build(builder, request), model);
+              ++compared;
+              EXPECT_LT(estimated, 1.7 * simulated)
+                  << builder << ' ' << name_of(collective) << " of " << bytes << " on " << ranks << " groups "
+                  << grouped << " crowded " << crowded << ": " << estimated * 1e6 << " us, "
+                  << simulated * 1e6;
+              EXPECT_GT(1.7 * estimated, simulated)
+                  << builder << ' ' << name_of(collective) << " of " << bytes << " on " << ranks << " groups "
+                  << grouped << " crowded " << crowded << ": " << estimated * 1e6 << " us, "
+                  << simulated * 1e6;
+            }
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GT(compared, 300);
+}
+
+TEST(PlanCost, TheEstimateIsOneForAllRanks) {
+  PlanRequest request{.collective = Collective::reduce,
+                      .ranks = 6,
+                      .root = 2,
+                      .bytes = 96 << 10,
+                      .scratch_bytes = 256 << 10,
+                      .groups = {0, 1, 1, 0, 2, 2}};
+  CostModel model;
+  model.cores = 6;
+  model.groups = request.groups;
+  for (auto builder : {"one_shot", "two_shot", "tree", "hierarchical"}) {
+    const double expected = estimate_seconds(builder, request, model);
+    for (request.only_rank = 0; request.only_rank < 6; ++request.only_rank) {
+      request.in_place = !request.in_place;
+      EXPECT_EQ(estimate_seconds(builder, request, model), expected) << builder;
+    }
+  }
+}
+
 TEST(PlanCost, NothingIsFreeOfCharge) {
   EXPECT_EQ(price("one_shot", 4, 0), 0);
   EXPECT_GT(price("one_shot", 4, 4), 0);

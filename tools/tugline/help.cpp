@@ -66,14 +66,16 @@ Examples:
 const std::string_view kPlanSummary =
     "Show the plan of a collective, its predicted cost, and why it is chosen.";
 const std::string_view kPlanExamples =
-    R"(Prints the builders that could serve the call with their predicted times, the one that would run, and why.
-With --steps, every step of every rank comes before that.
+    R"(Prints the builders that could serve the call with their expected times, the one that would run, and why.
+The estimate decides where there are several ways; the simulation, which goes through every step, tells how
+close it is. With --steps, every step of every rank comes before that.
 
 Examples:
   tugline plan all_reduce --np 4 --bytes 64K
   tugline plan all_reduce --np 3 --bytes 8 --steps
   tugline plan all_gather --np 3 --bytes 1M --builder ring
   tugline plan broadcast --np 8 --bytes 8 --json
+  tugline plan all_gather --np 32 --bytes 64K --cores 32 --groups 2
   tugline plan --check star.json)";
 
 const std::string_view kDoctorSummary = "Check this machine; every finding with evidence and fix.";

@@ -82,6 +82,8 @@ struct PlanOptions {
   std::string check_file;                      ///< a hand-written plan to check instead
   std::optional<std::uint64_t> scratch_bytes;  ///< as the setting of that name
   std::optional<int> cores;
+  int groups = 0;             ///< of ranks near each other, of equal size; 0: as the topology says, or none
+  std::string topology_file;  ///< ranks are placed compactly on that machine; empty: anywhere on this one
   OutputForm form = OutputForm::text;
 };
 

@@ -257,7 +257,14 @@ void describe_plan(CLI::App& app, PlanOptions& o) {
       },
       fmt::format("a size from {} to {} bytes, as TUGLINE_SCRATCH_BYTES takes", least, most),
       "as if TUGLINE_SCRATCH_BYTES were this");
-  add_number(app, "--cores", o.cores, 1, 1 << 20, "cores for all ranks (this machine's)");
+  auto* cores = add_number(app, "--cores", o.cores, 1, 1 << 20, "cores for all ranks (this machine's)");
+  auto* groups = add_number(app, "--groups", o.groups, 1, kMaxRanks,
+                            "ranks lie in so many groups (NUMA nodes, say) of neighbours, of equal size (1)");
+  add_text(
+      app, "--topology", o.topology_file,
+      "ranks are placed on the machine of this topology file, each on cores of its own if there are enough")
+      ->excludes(cores)
+      ->excludes(groups);
   auto* check = add_text(app, "--check", o.check_file, "check the hand-written plan in this JSON file");
   for (auto* other : app.get_options()) {
     if (other != check && other != app.get_help_ptr()) check->excludes(other);
@@ -298,6 +305,8 @@ void validate(const CLI::App& app, const PlanOptions& o) {
   if (app.count("collective") == 0) throw CLI::RequiredError("a collective, or --check FILE,");
   if (o.root >= o.ranks)
     refuse("--root", fmt::format("root {} is not below the number of ranks {}", o.root, o.ranks));
+  if (o.groups > o.ranks)
+    refuse("--groups", fmt::format("{} groups of {} ranks leave some empty", o.groups, o.ranks));
   if (o.collective == core::Collective::barrier && app.count("--bytes") > 0 && o.bytes > 0)
     refuse("--bytes", "a barrier moves none; leave it out");
   if (o.collective == core::Collective::send_recv && o.ranks < 2)

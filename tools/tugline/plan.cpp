@@ -4,6 +4,7 @@
 
 #include <numeric>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,14 +14,19 @@
 #include "base/settings.h"
 #include "bench/sweep.h"
 #include "comm/layout.h"
+#include "comm/machine.h"
 #include "comm/selection.h"
 #include "commands.h"
 #include "core/plan/builders.h"
 #include "core/plan/cost.h"
+#include "core/plan/groups.h"
 #include "core/plan/print.h"
 #include "launch/machine.h"
 #include "plan_file.h"
 #include "standard_output.h"
+#include "topology/file.h"
+#include "topology/locality.h"
+#include "topology/placement.h"
 #include "tugline/error.h"
 #include "usage.h"
 #include "values.h"
@@ -30,16 +36,17 @@ namespace {
 
 using base::Json;
 
-// A plan is priced by going through every step of every rank, about a microsecond each.
-constexpr std::uint64_t kMostPricedSteps = 2'000'000;
+// A plan is simulated by going through every step of every rank, about a microsecond each.
+constexpr std::uint64_t kMostSimulatedSteps = 2'000'000;
 constexpr std::uint64_t kLongEnoughToSaySo = 200'000;
 
 struct Candidate {
   std::string_view builder;
-  /// None: the builder cannot serve the request. One that is not priced has one rank's program only.
+  /// None: the builder cannot serve the request. One that is not simulated has one rank's program only.
   std::optional<core::Plan> plan;
-  std::uint64_t steps = 0;        ///< of all ranks together; at most, if the plan is not priced
-  std::optional<double> seconds;  ///< none: too many steps
+  std::uint64_t steps = 0;         ///< of all ranks together; at most, if the plan is not simulated
+  std::optional<double> estimate;  ///< what communicators choose by; none: sizes that not all ranks know
+  std::optional<double> seconds;   ///< simulated; none: too many steps
 };
 
 /// Work of the simulation for one rank's program, in steps: what reaches everyone is looked at by everyone.
@@ -69,6 +76,8 @@ core::PlanRequest of_one_rank(core::PlanRequest request, std::int32_t rank) {
 Candidate price(std::string_view builder, const core::PlanRequest& request, const core::CostModel& model) {
   Candidate candidate{.builder = builder};
   if (!core::can_build(builder, request)) return candidate;
+  if (request.collective != core::Collective::all_to_all_v)
+    candidate.estimate = core::estimate_seconds(builder, request, model);
   // The root's program is the longest; without a root they are of one length.
   candidate.plan = core::build(builder, of_one_rank(request, request.root));
   std::uint64_t work = 0;
@@ -78,9 +87,9 @@ Candidate price(std::string_view builder, const core::PlanRequest& request, cons
   }
   const auto ranks = static_cast<std::uint64_t>(request.ranks);
   candidate.steps *= ranks;
-  if (work * ranks > kMostPricedSteps) return candidate;
+  if (work * ranks > kMostSimulatedSteps) return candidate;
   if (work * ranks > kLongEnoughToSaySo)
-    fmt::print(stderr, "tugline plan: pricing {}, {} steps\n", builder, candidate.steps);
+    fmt::print(stderr, "tugline plan: simulating {}, {} steps\n", builder, candidate.steps);
   candidate.plan = core::build(builder, request);
   candidate.steps = 0;
   for (const auto& channels : candidate.plan->programs)
@@ -100,15 +109,6 @@ std::vector<Candidate> build_all(const core::PlanRequest& request, const core::C
   return candidates;
 }
 
-/// The cheapest that is priced; of equals the first, as the builders' order is their order of preference.
-const Candidate* cheapest(const std::vector<Candidate>& candidates) {
-  const Candidate* best = nullptr;
-  for (const auto& candidate : candidates) {
-    if (candidate.seconds && (best == nullptr || *candidate.seconds < *best->seconds)) best = &candidate;
-  }
-  return best;
-}
-
 struct Chosen {
   const Candidate* candidate = nullptr;
   std::string why;
@@ -116,11 +116,11 @@ struct Chosen {
 
 /// What --builder names, else what a communicator would choose.
 Chosen choose(const std::vector<Candidate>& candidates, const core::PlanRequest& request,
-              const PlanOptions& options) {
+              const core::CostModel& model, const PlanOptions& options) {
   Chosen chosen{.why = "named by --builder"};
   std::string wanted = options.builder;
   if (wanted.empty()) {
-    auto choice = comm::choose_builder(request, base::settings().plan);
+    auto choice = comm::choose_builder(request, model, comm::rules_of_settings());
     wanted = choice.builder;
     chosen.why = choice.reason;
   }
@@ -141,10 +141,6 @@ Chosen choose(const std::vector<Candidate>& candidates, const core::PlanRequest&
     throw Error(ErrorCode::not_found, fmt::format("there is no builder \"{}\"", wanted),
                 fmt::format("name one of: {}", names));
   }
-  const auto* best = cheapest(candidates);
-  if (chosen.candidate->seconds && best != chosen.candidate)
-    chosen.why += fmt::format("; the cost model, which does not decide, says {:.3f} us for {}",
-                              *best->seconds * 1e6, best->builder);
   return chosen;
 }
 
@@ -156,7 +152,13 @@ Json describe(const core::CostModel& model) {
   result["local_bytes_per_second"] = model.local_bytes_per_second;
   result["remote_bytes_per_second"] = model.remote_bytes_per_second;
   result["reduce_bytes_per_second"] = model.reduce_bytes_per_second;
+  result["far_signal_seconds"] = model.far_signal_seconds;
+  result["far_latency_seconds"] = model.far_latency_seconds;
+  result["far_bytes_per_second"] = model.far_bytes_per_second;
   result["cores"] = model.cores;
+  Json groups = Json::array();
+  for (const auto group : model.groups) groups.push_back(group);
+  result["groups"] = std::move(groups);
   return result;
 }
 
@@ -188,7 +190,8 @@ std::string json_of(const Chosen& chosen, const std::vector<Candidate>& candidat
   for (const auto& candidate : candidates) {
     Json row = Json::object();
     row["builder"] = candidate.builder;
-    row["predicted_us"] = candidate.seconds ? Json(*candidate.seconds * 1e6) : Json();
+    row["estimated_us"] = candidate.estimate ? Json(*candidate.estimate * 1e6) : Json();
+    row["simulated_us"] = candidate.seconds ? Json(*candidate.seconds * 1e6) : Json();
     row["steps"] = candidate.plan ? Json(candidate.steps) : Json();
     row["order"] = candidate.plan ? Json(core::name_of(candidate.plan->order)) : Json();
     row["scratch_bytes"] = candidate.plan ? Json(candidate.plan->scratch_bytes) : Json();
@@ -223,19 +226,25 @@ std::string text_of(const Chosen& chosen, const std::vector<Candidate>& candidat
   std::string headline = fmt::format("{}, {}{} steps", core::print_header(*chosen.candidate->plan),
                                      chosen.candidate->seconds ? "" : "about ", chosen.candidate->steps);
   std::string text = options.steps ? core::print(whole(*chosen.candidate, request)) + "\n" : "";
-  text += fmt::format("# {}, {}\n", title_of(options, request), base::counted(model.cores, "core"));
+  text +=
+      fmt::format("# {}, {}{}\n", title_of(options, request), base::counted(model.cores, "core"),
+                  request.groups.empty()
+                      ? ""
+                      : fmt::format(" in {}", base::counted(core::Groups(request.groups).count(), "group")));
   for (const auto& candidate : candidates) {
     const char* mark = &candidate == chosen.candidate ? "->" : "  ";
-    if (candidate.plan && !candidate.seconds) {
-      text += fmt::format("{} {:<18}{:>12} us  not priced: about {} steps\n", mark, candidate.builder, "?",
-                          candidate.steps);
-    } else if (candidate.plan) {
-      text += fmt::format("{} {:<18}{:>12.3f} us  {:<11} scratch {}\n", mark, candidate.builder,
-                          *candidate.seconds * 1e6, core::name_of(candidate.plan->order),
-                          human_bytes(candidate.plan->scratch_bytes));
-    } else {
-      text += fmt::format("{} {:<18}{:>12} us  cannot serve this request\n", mark, candidate.builder, "-");
+    if (!candidate.plan) {
+      text += fmt::format("{} {:<16}{:>12} us  cannot serve this request\n", mark, candidate.builder, "-");
+      continue;
     }
+    const auto price = [](const std::optional<double>& seconds) {
+      return seconds ? fmt::format("{:.3f}", *seconds * 1e6) : std::string("?");
+    };
+    text += fmt::format("{} {:<16}{:>12} us  {}  {} scratch {}\n", mark, candidate.builder,
+                        price(candidate.estimate),
+                        candidate.seconds ? fmt::format("simulated {:>12}", price(candidate.seconds))
+                                          : fmt::format("not simulated: about {} steps", candidate.steps),
+                        core::name_of(candidate.plan->order), human_bytes(candidate.plan->scratch_bytes));
   }
   text += fmt::format("# chosen: {} ({})\n# {}{}\n", chosen.candidate->builder, chosen.why, headline,
                       options.steps ? "" : "; --steps prints them");
@@ -278,16 +287,37 @@ core::PlanRequest request_of(const PlanOptions& options) {
   return request;
 }
 
+/// Where the ranks would run.
+core::CostModel machine_of(const PlanOptions& options) {
+  core::CostModel model;
+  if (!options.topology_file.empty()) {
+    const auto topology = topology::load_topology(options.topology_file);
+    std::set<int> processors;
+    std::vector<std::uint64_t> localities;
+    for (const auto& place : topology::place_compact(topology, options.ranks)) {
+      processors.insert(place.os_processors.begin(), place.os_processors.end());
+      localities.push_back(comm::packed(topology::locality_of(topology, place.os_processors)));
+    }
+    model.cores = static_cast<int>(processors.size());
+    model.groups = comm::groups_of(localities);
+    return model;
+  }
+  model.cores = options.cores.value_or(static_cast<int>(allowed_cpus().size()));
+  for (int rank = 0; options.groups > 1 && rank < options.ranks; ++rank)
+    model.groups.push_back(rank * options.groups / options.ranks);
+  return model;
+}
+
 }  // namespace
 
 int plan(const PlanOptions& options) {
   if (!options.check_file.empty()) return check_file(options);
   auto request = request_of(options);
+  const auto model = machine_of(options);
+  if (request.ranks > 2) request.groups = model.groups;  // two ranks, a message's too, have none
   core::validate(request);
-  core::CostModel model;
-  model.cores = options.cores.value_or(static_cast<int>(allowed_cpus().size()));
   auto candidates = build_all(request, model);
-  auto chosen = choose(candidates, request, options);
+  auto chosen = choose(candidates, request, model, options);
   write_output("the plan", options.form == OutputForm::json
                                ? json_of(chosen, candidates, request, model)
                                : text_of(chosen, candidates, options, request, model));

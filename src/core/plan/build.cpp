@@ -98,6 +98,7 @@ struct Builder {
   std::string_view name;
   Plan (*build)(const PlanRequest&);
   bool (*can_build)(const PlanRequest&);
+  ReductionOrder order = ReductionOrder::rank_order;  ///< if the collective reduces
 };
 
 bool is_ring(const PlanRequest& request) noexcept {
@@ -129,15 +130,19 @@ const std::array kBuilders = {
     Builder{"two_shot", build_two_shot,
             [](const PlanRequest& r) { return is_two_shot(r) && two_shot_pipeline(r).has_value(); }},
     Builder{"ring", build_ring,
-            [](const PlanRequest& r) { return is_ring(r) && ring_pipeline(r).has_value(); }},
+            [](const PlanRequest& r) { return is_ring(r) && ring_pipeline(r).has_value(); },
+            ReductionOrder::ring_order},
     Builder{"recursive", build_recursive,
             [](const PlanRequest& r) {
               return r.collective == Collective::all_reduce && recursive_pipeline(r).has_value();
-            }},
+            },
+            ReductionOrder::recursive_order},
     Builder{"tree", build_tree,
-            [](const PlanRequest& r) { return is_tree(r) && tree_pipeline(r).has_value(); }},
+            [](const PlanRequest& r) { return is_tree(r) && tree_pipeline(r).has_value(); },
+            ReductionOrder::tree_order},
     Builder{"hierarchical", build_hierarchical,
-            [](const PlanRequest& r) { return is_hierarchical(r) && hierarchical_pipeline(r).has_value(); }},
+            [](const PlanRequest& r) { return is_hierarchical(r) && hierarchical_pipeline(r).has_value(); },
+            ReductionOrder::group_order},
     Builder{"point_to_point", build_point_to_point,
             [](const PlanRequest& r) {
               return r.collective == Collective::send_recv && one_way_pipeline(r, r.bytes).has_value();
@@ -171,7 +176,7 @@ void throw_cannot_build(std::string_view builder, const PlanRequest& request) {
               "choose another plan, or give the communicator more scratch", context_of(request));
 }
 
-Plan empty_plan(std::string_view name, const PlanRequest& request, ReductionOrder order_if_reducing) {
+Plan empty_plan(std::string_view name, const PlanRequest& request) {
   Plan plan;
   plan.name = name;
   plan.collective = request.collective;
@@ -182,7 +187,7 @@ Plan empty_plan(std::string_view name, const PlanRequest& request, ReductionOrde
   plan.in_place = request.in_place;
   plan.average = request.average;
   plan.blocks = request.blocks;
-  plan.order = reduces(request.collective) ? order_if_reducing : ReductionOrder::none;
+  plan.order = reduces(request.collective) ? order_of(name) : ReductionOrder::none;
   plan.programs.assign(static_cast<std::size_t>(request.ranks), std::vector<Program>(1));
   return plan;
 }
@@ -197,6 +202,11 @@ void write_local(ProgramWriter& program, const PlanRequest& request) {
 bool can_build(std::string_view builder, const PlanRequest& request) noexcept {
   const Builder* found = find_builder(builder);
   return found != nullptr && is_valid(request) && found->can_build(request);
+}
+
+ReductionOrder order_of(std::string_view builder) noexcept {
+  const Builder* found = find_builder(builder);
+  return found == nullptr ? ReductionOrder::none : found->order;
 }
 
 Plan build(std::string_view builder, const PlanRequest& request) {

@@ -37,7 +37,7 @@ class Blocks {
 std::uint64_t longest_block(const PlanRequest& request) noexcept;
 
 /// The plan's frame: everything but the programs, one empty channel per rank.
-Plan empty_plan(std::string_view name, const PlanRequest& request, ReductionOrder order_if_reducing);
+Plan empty_plan(std::string_view name, const PlanRequest& request);
 
 /// One rank alone: its input becomes its output.
 void write_local(ProgramWriter& program, const PlanRequest& request);

@@ -59,6 +59,8 @@ Plan build_point_to_point(const PlanRequest& request);
 void validate(const PlanRequest& request);
 /// True when the builder of that name can serve the request: collective, size, and scratch enough for it.
 bool can_build(std::string_view builder, const PlanRequest& request) noexcept;
+/// The order class of that builder's plans, where they reduce; none for an unknown name.
+ReductionOrder order_of(std::string_view builder) noexcept;
 /// Builds by name; throws Error{invalid_argument} for a request that makes no sense (naming field and value),
 /// Error{unsupported} when can_build is false otherwise, Error{not_found} for an unknown name.
 Plan build(std::string_view builder, const PlanRequest& request);

@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/plan/step_price.h"
+
 namespace tugline::core {
 
 namespace {
@@ -121,7 +123,9 @@ class Simulation {
     if (step.kind != StepKind::signal) return;
     for (std::int32_t peer = 0; peer < plan_.ranks; ++peer) {
       if (peer == agent.rank || (step.peer != kEveryone && step.peer != peer)) continue;
-      flags_[{agent.rank, peer, step.flag}].emplace_back(step.value, agent.time + model_.signal_seconds);
+      flags_[{agent.rank, peer, step.flag}].emplace_back(
+          step.value,
+          agent.time + (model_.is_far(agent.rank, peer) ? model_.far_signal_seconds : model_.signal_seconds));
       wake(peer);
     }
   }
@@ -134,44 +138,7 @@ class Simulation {
   }
 
   double cost(const Agent& agent) const {
-    const Step& step = agent.step();
-    const auto bytes = static_cast<double>(step.bytes);
-    const auto is_remote = [&](const Place& place) { return place.rank != agent.rank; };
-    double work = 0;
-    switch (step.kind) {
-      case StepKind::copy:
-      case StepKind::put:
-        // Whose scratch a rank writes to makes no difference: caches are near or far, not addresses, and the
-        // model does not follow who had a line last.
-        work = is_remote(step.source) ||
-                       (is_remote(step.destination) && step.destination.space != Space::scratch)
-                   ? model_.remote_latency_seconds + bytes / model_.remote_bytes_per_second
-                   : bytes / model_.local_bytes_per_second;
-        break;
-      case StepKind::reduce: {
-        const auto remote = (is_remote(step.source) ? 1 : 0) + (is_remote(step.second) ? 1 : 0) +
-                            std::count_if(step.more.begin(), step.more.end(), is_remote);
-        work = std::max(static_cast<double>(1 + step.more.size()) * bytes / model_.reduce_bytes_per_second,
-                        static_cast<double>(remote) * bytes / model_.remote_bytes_per_second);
-        if (remote > 0) work += model_.remote_latency_seconds;
-        break;
-      }
-      case StepKind::scale:
-      case StepKind::put_packet:
-      case StepKind::copy_packet:
-        work = bytes / model_.local_bytes_per_second;
-        break;
-      case StepKind::reduce_packet:
-        work = (step.peer == kEveryone ? plan_.ranks : 1) * bytes / model_.reduce_bytes_per_second;
-        break;
-      case StepKind::signal:
-        // One store per peer.
-        if (step.peer == kEveryone) work = std::max(plan_.ranks - 2, 0) * model_.step_seconds;
-        break;
-      case StepKind::wait:
-        break;
-    }
-    return model_.step_seconds + work;
+    return step_seconds(agent.step(), agent.rank, plan_.ranks, model_);
   }
 
   const Plan& plan_;

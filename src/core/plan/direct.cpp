@@ -153,7 +153,7 @@ bool can_build_direct(const PlanRequest& request) noexcept {
 Plan build_direct(const PlanRequest& request) {
   validate(request);
   if (!can_build("direct", request)) throw_cannot_build("direct", request);
-  Plan plan = empty_plan("direct", request, ReductionOrder::rank_order);
+  Plan plan = empty_plan("direct", request);
   plan.direct = true;
   write_programs(plan, request, [&](ProgramWriter& program) { Direct(program, request).write(); });
   return plan;

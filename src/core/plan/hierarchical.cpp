@@ -431,7 +431,7 @@ Plan build_hierarchical(const PlanRequest& request) {
   validate(request);
   if (!can_build("hierarchical", request)) throw_cannot_build("hierarchical", request);
   const Pipeline pipeline = *hierarchical_pipeline(request);
-  Plan plan = empty_plan("hierarchical", request, ReductionOrder::group_order);
+  Plan plan = empty_plan("hierarchical", request);
   plan.groups = request.groups;
   plan.scratch_bytes = pipeline.scratch_bytes();
   const Groups groups(request.groups);

@@ -290,7 +290,7 @@ Plan build_one_shot(const PlanRequest& request) {
   validate(request);
   if (!can_build("one_shot", request)) throw_cannot_build("one_shot", request);
   const Pipeline pipeline = *one_shot_pipeline(request);
-  Plan plan = empty_plan("one_shot", request, ReductionOrder::rank_order);
+  Plan plan = empty_plan("one_shot", request);
   plan.scratch_bytes = pipeline.scratch_bytes();
   plan.trades_scratch = pipeline.ends_traded();
   write_programs(plan, request, [&](ProgramWriter& program) { OneShot(program, request, pipeline).write(); });

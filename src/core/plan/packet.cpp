@@ -99,7 +99,7 @@ std::uint64_t packet_payload_bytes(const PlanRequest& request) noexcept {
 Plan build_one_shot_packet(const PlanRequest& request) {
   validate(request);
   if (!can_build("one_shot_packet", request)) throw_cannot_build("one_shot_packet", request);
-  Plan plan = empty_plan("one_shot_packet", request, ReductionOrder::rank_order);
+  Plan plan = empty_plan("one_shot_packet", request);
   write_programs(plan, request, [&](ProgramWriter& program) { write_packet_program(program, request); });
   return plan;
 }

@@ -16,7 +16,7 @@ Plan build_point_to_point(const PlanRequest& request) {
   const Pipeline pipeline = *one_way_pipeline(request, request.bytes);
   const CreditRule credits{pipeline.slots, pipeline.chunks()};
 
-  Plan plan = empty_plan("point_to_point", request, ReductionOrder::none);
+  Plan plan = empty_plan("point_to_point", request);
   plan.scratch_bytes = pipeline.scratch_bytes();
   write_programs(plan, request, [&](ProgramWriter& program) {
     for (std::uint64_t k = 0; k < pipeline.chunks(); ++k) {

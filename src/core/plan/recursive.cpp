@@ -80,7 +80,7 @@ Plan build_recursive(const PlanRequest& request) {
   validate(request);
   if (!can_build("recursive", request)) throw_cannot_build("recursive", request);
   const Pipeline pipeline = *recursive_pipeline(request);
-  Plan plan = empty_plan("recursive", request, ReductionOrder::recursive_order);
+  Plan plan = empty_plan("recursive", request);
   plan.scratch_bytes = pipeline.scratch_bytes();
   write_programs(plan, request, [&](ProgramWriter& program) { write_recursive(program, request, pipeline); });
   return plan;

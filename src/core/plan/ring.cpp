@@ -190,7 +190,7 @@ Plan build_ring(const PlanRequest& request) {
   validate(request);
   if (!can_build("ring", request)) throw_cannot_build("ring", request);
   const Pipeline pipeline = *ring_pipeline(request);
-  Plan plan = empty_plan("ring", request, ReductionOrder::ring_order);
+  Plan plan = empty_plan("ring", request);
   plan.scratch_bytes = pipeline.scratch_bytes();
   write_programs(plan, request, [&](ProgramWriter& program) { Ring(program, request, pipeline).write(); });
   return plan;

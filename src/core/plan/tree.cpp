@@ -114,7 +114,7 @@ Plan build_tree(const PlanRequest& request) {
   validate(request);
   if (!can_build("tree", request)) throw_cannot_build("tree", request);
   const Pipeline pipeline = *tree_pipeline(request);
-  Plan plan = empty_plan("tree", request, ReductionOrder::tree_order);
+  Plan plan = empty_plan("tree", request);
   plan.scratch_bytes = pipeline.scratch_bytes();
   write_programs(plan, request, [&](ProgramWriter& program) { Tree(program, request, pipeline).write(); });
   return plan;

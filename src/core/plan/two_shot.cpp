@@ -113,7 +113,7 @@ Plan build_two_shot(const PlanRequest& request) {
   validate(request);
   if (!can_build("two_shot", request)) throw_cannot_build("two_shot", request);
   const Pipeline pipeline = *two_shot_pipeline(request);
-  Plan plan = empty_plan("two_shot", request, ReductionOrder::rank_order);
+  Plan plan = empty_plan("two_shot", request);
   plan.scratch_bytes = pipeline.scratch_bytes();
   write_programs(plan, request, [&](ProgramWriter& program) { TwoShot(program, request, pipeline).write(); });
   return plan;

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// What all ranks know alike of where they run, and that their plans follow from it.
+#include "comm/machine.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <numeric>
+#include <vector>
+
+#include "local_job.h"
+
+namespace tugline::comm {
+namespace {
+
+// Before the settings are read.
+[[maybe_unused]] const int kNamed = ::setenv("TUGLINE_PLAN", "hierarchical", 1);
+
+using Words = std::vector<std::uint64_t>;
+using Groups = std::vector<std::int32_t>;
+using topology::Locality;
+
+std::uint64_t at(std::optional<int> node, std::optional<int> cache) {
+  return packed({node, cache});
+}
+
+TEST(Machine, GroupsAreNodesOrElseCaches) {
+  EXPECT_EQ(groups_of(Words{at(1, 4), at(0, 2), at(1, 5), at(0, 2)}), (Groups{0, 1, 0, 1}));
+  EXPECT_EQ(groups_of(Words{at(0, 3), at(0, 3), at(0, 7)}), (Groups{0, 0, 1}));
+  // All in one, or one that is in several: no groups.
+  EXPECT_EQ(groups_of(Words{at(0, 3), at(0, 3)}), Groups{});
+  EXPECT_EQ(groups_of(Words{at(0, 3), at(std::nullopt, std::nullopt), at(1, 5)}), Groups{});
+  EXPECT_EQ(groups_of(Words{at(0, 3), at(std::nullopt, 3), at(1, 5)}), (Groups{0, 0, 1}));
+}
+
+// Ranks in two groups: every collective that has a hierarchical plan runs it when it is named.
+TEST(Machine, HierarchicalPlansRunWhereRanksLieInGroups) {
+  test::LocalJob job(5);
+  job.localities = {{0, 1}, {1, 2}, {0, 1}, {1, 2}, {0, 1}};
+  test::run_ranks(job, [](Communicator& comm, int rank) {
+    constexpr std::size_t kCount = 5000;
+    const auto ranks = static_cast<std::size_t>(comm.size());
+    // Only a sum in the order of the groups, (0, 2, 4) and (1, 3), is 2: in rank order it is 1.
+    std::vector<float> parts(kCount,
+                             std::vector<float>{1e8F, 1, -1e8F, 1, 0}[static_cast<std::size_t>(rank)]);
+    comm.all_reduce(parts.data(), parts.data(), kCount, DataType::f32, ReduceOp::sum);
+    for (std::size_t i = 0; i < kCount; ++i) ASSERT_EQ(parts[i], 2.0F);
+    std::vector<std::int32_t> one(kCount, rank + 1);
+    std::vector<std::int32_t> all(kCount * ranks);
+    comm.all_reduce(one.data(), all.data(), kCount, DataType::i32, ReduceOp::sum);
+    for (std::size_t i = 0; i < kCount; ++i) ASSERT_EQ(all[i], 15);
+    comm.all_gather(one.data(), all.data(), kCount, DataType::i32);
+    for (std::size_t i = 0; i < all.size(); ++i) ASSERT_EQ(all[i], static_cast<int>(i / kCount) + 1);
+    std::iota(all.begin(), all.end(), rank);
+    comm.reduce_scatter(all.data(), one.data(), kCount, DataType::i32, ReduceOp::sum);
+    for (std::size_t i = 0; i < kCount; ++i)
+      ASSERT_EQ(one[i], 10 + 5 * static_cast<int>(static_cast<std::size_t>(rank) * kCount + i));
+    std::iota(one.begin(), one.end(), comm.rank() == 3 ? 7 : 0);
+    comm.broadcast(one.data(), one.data(), kCount, DataType::i32, 3);
+    for (std::size_t i = 0; i < kCount; ++i) ASSERT_EQ(one[i], static_cast<int>(i) + 7);
+    comm.reduce(one.data(), all.data(), kCount, DataType::i32, ReduceOp::sum, 4);
+    for (std::size_t i = 0; rank == 4 && i < kCount; ++i) ASSERT_EQ(all[i], 5 * (static_cast<int>(i) + 7));
+  });
+}
+
+}  // namespace
+}  // namespace tugline::comm
