@@ -47,10 +47,10 @@ class Bank {
   FlagLine& pair_flags_at_sender(std::uint32_t sender, std::uint32_t receiver) const noexcept {
     return at<FlagLine>(layout_.pair_flags)[pair_index(sender, receiver) * 2 + 1];
   }
-  /// Counts that a rank's call has, two for each rank: see CountsRow.
+  /// Counts that a rank's call has, three for each rank: see publish_counts().
   std::atomic<std::uint64_t>* counts(std::uint32_t rank, std::uint64_t sequence) const noexcept {
     return at<std::atomic<std::uint64_t>>(layout_.counts) +
-           ((sequence % kHalves) * layout_.ranks + rank) * 2 * layout_.ranks;
+           ((sequence % kHalves) * layout_.ranks + rank) * 3 * layout_.ranks;
   }
   std::byte* scratch(std::uint32_t rank) const noexcept {
     return base_ + layout_.scratch + rank * layout_.scratch_bytes;

@@ -18,9 +18,12 @@ Touched touched(const Call& call, std::uint32_t rank) noexcept {
     case core::Collective::all_reduce:
       return {.send = true, .recv = true};
     case core::Collective::all_gather:
+    case core::Collective::all_gather_v:
       return {.recv = true};
     case core::Collective::reduce_scatter:
+    case core::Collective::reduce_scatter_v:
     case core::Collective::all_to_all:
+    case core::Collective::all_to_all_v:
     case core::Collective::reduce:
       return {.send = true};
     case core::Collective::broadcast:
@@ -47,7 +50,8 @@ Offer make_offer(const Call& call, std::uint32_t rank, std::uint32_t ranks, cons
   const Touched needs = touched(call, rank);
   const Offer otherwise{one_process ? Offer::Reach::threads : Offer::Reach::none, {}, {}};
   Offer offer{Offer::Reach::everyone, {}, {}};
-  if (needs.send) {
+  // Of nothing, nothing has to be reached.
+  if (needs.send && call.input_bytes(rank, ranks) > 0) {
     const auto found = windows.find(call.send, call.input_bytes(rank, ranks));
     if (!found) return otherwise;
     offer.send = *found;

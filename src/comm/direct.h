@@ -55,7 +55,9 @@ Offer::Reach common_reach(const Epoch& epoch, std::uint64_t sequence) noexcept;
 /// What a run needs to go direct when everybody can.
 struct DirectOption {
   Offer offer;
-  std::shared_ptr<const core::Plan> plan;  ///< the direct one; null without an offer
+  std::shared_ptr<const core::Plan> plan;  ///< the direct one; null without an offer, or if `later` gives it
+  /// The direct plan of a call whose blocks lie in others' buffers as these have published it.
+  std::function<std::shared_ptr<const core::Plan>(const Call& call, std::uint64_t sequence)> later = {};
   memory::ImportCache* imports = nullptr;
   std::uint64_t process = 0;  ///< this one's identity
   /// False once the process of that rank of the epoch can store nothing more.

@@ -163,7 +163,7 @@ struct BankLayout {
     layout.flags = take(n * n * sizeof(FlagLine), kLine);
     layout.pair_lines = take(n * n * sizeof(PairLine), kLine);
     layout.pair_flags = take(n * n * sizeof(FlagLine) * 2, kLine);
-    layout.counts = take(n * kHalves * 2 * n * sizeof(std::uint64_t), kLine);
+    layout.counts = take(n * kHalves * 3 * n * sizeof(std::uint64_t), kLine);
     layout.control_end = round_up(at, kPage);
     layout.scratch = take(n * layout.scratch_bytes, kPage);
     layout.pairs = take(n * n * layout.pair_bytes, kPage);

@@ -149,7 +149,7 @@ bool PlanRun::has_opened() {
     return false;
   }
   visits_.emplace(epoch_, sequence_, peers_->all());
-  take_plan(direct_->plan);
+  take_plan(direct_->plan ? direct_->plan : direct_->later(call_, sequence_));
   return true;
 }
 

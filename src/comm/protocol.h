@@ -14,7 +14,8 @@
 namespace tugline::comm {
 
 /// Publishes the counts of a call that has some, to be read by who has seen the descriptor: of block r (or
-/// sent to rank r) at r, of all_to_all_v expected from rank r at ranks + r.
+/// sent to rank r) at r; of all_to_all_v also what is expected from rank r at ranks + r, and at 2 * ranks + r
+/// where in the input the block for rank r begins.
 inline void publish_counts(const Epoch& epoch, std::uint64_t sequence, const Counts& counts) noexcept {
   auto* row = epoch.bank.counts(epoch.rank, sequence);
   std::uint64_t sends = 0;
@@ -23,6 +24,7 @@ inline void publish_counts(const Epoch& epoch, std::uint64_t sequence, const Cou
     row[peer].store(counts.send[peer], std::memory_order_relaxed);
     if (!counts.of_pairs()) continue;
     row[epoch.size + peer].store(counts.recv[peer], std::memory_order_relaxed);
+    row[2 * epoch.size + peer].store(counts.send_displacements[peer], std::memory_order_relaxed);
     sends += hash_of_pair(epoch.rank, peer, counts.send[peer]);
     expects += hash_of_pair(peer, epoch.rank, counts.recv[peer]);
   }

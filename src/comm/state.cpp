@@ -38,7 +38,7 @@ class Exclusive {
 };
 
 // Plans have their blocks one behind the other; the caller's lie where the displacements say.
-void displace(core::Plan& plan, const Counts& counts, std::uint64_t element_bytes) {
+void displace(core::Plan& plan, std::int32_t own, const Counts& counts, std::uint64_t element_bytes) {
   const auto move = [&](core::Place& place, const std::vector<std::size_t>& sizes,
                         const std::vector<std::size_t>& displacements) {
     std::uint64_t begin = 0;
@@ -55,7 +55,7 @@ void displace(core::Plan& plan, const Counts& counts, std::uint64_t element_byte
     for (auto& program : channels)
       for (core::Step& step : program)
         for (core::Place* place : {&step.destination, &step.source}) {
-          if (step.bytes == 0) continue;
+          if (step.bytes == 0 || place->rank != own) continue;  // others' lie where these have said
           if (place->space == core::Space::input) move(*place, counts.send, counts.send_displacements);
           if (place->space == core::Space::output) move(*place, counts.recv, counts.recv_displacements);
         }
@@ -322,7 +322,9 @@ void CommunicatorState::begin_exclusive(const Call& call) {
 }
 
 std::optional<DirectOption> CommunicatorState::direct_option(const Call& call, Epoch& epoch) {
-  if (call.is_message() || call.bytes() < kDirectFromBytes) return std::nullopt;
+  // What pairs exchange may be much at one rank and little at another: then all look.
+  const bool pairs = call.counts && call.counts->of_pairs();
+  if (call.is_message() || (call.bytes() < kDirectFromBytes && !pairs)) return std::nullopt;
   memory_->imports().drop_retired();  // what peers have freed goes, also where nothing is reached any more
   DirectOption option;
   const auto& settings = base::settings();
@@ -330,11 +332,19 @@ std::optional<DirectOption> CommunicatorState::direct_option(const Call& call, E
   if (!settings.zero_copy || other_plan) return option;
   option.offer = make_offer(call, epoch.rank, epoch.size, memory_->windows(), all_in_one_process(epoch));
   if (!option.offers()) return option;
-  option.plan = plan_for(call, epoch, Reach::all_buffers);
+  if (pairs) {
+    // In place, blocks would have to change places through something.
+    if (call.in_place(epoch.rank)) option.offer = {};
+    option.later = [this, &epoch](const Call& own, std::uint64_t sequence) {
+      return direct_pairs_plan(own, epoch, sequence);
+    };
+  } else {
+    option.plan = plan_for(call, epoch, Reach::all_buffers);
+    if (!option.plan || !option.plan->direct) option.offer = {};
+  }
   option.imports = &memory_->imports();
   option.process = identity_.process;
   option.may_store = [this, &epoch](std::uint32_t rank) { return may_store(epoch.originals[rank]); };
-  if (!option.plan || !option.plan->direct) option.offer = {};
   return option;
 }
 
@@ -347,6 +357,25 @@ bool CommunicatorState::all_in_one_process(Epoch& epoch) const noexcept {
       return *(epoch.one_process = false);
   }
   return *(epoch.one_process = true);
+}
+
+std::shared_ptr<const core::Plan> CommunicatorState::direct_pairs_plan(const Call& call, const Epoch& epoch,
+                                                                       std::uint64_t sequence) const {
+  const std::uint64_t element = size_of(call.type);
+  core::PlanRequest request{.collective = call.collective,
+                            .ranks = static_cast<std::int32_t>(epoch.size),
+                            .element_bytes = element,
+                            .direct = true,
+                            .only_rank = static_cast<std::int32_t>(epoch.rank)};
+  for (const auto* counts : {&call.counts->send, &call.counts->recv})
+    for (const std::size_t count : *counts) request.bytes += request.blocks.emplace_back(count * element);
+  for (std::uint32_t peer = 0; peer < epoch.size; ++peer)
+    request.peer_begins.push_back(
+        epoch.bank.counts(peer, sequence)[2 * epoch.size + epoch.rank].load(std::memory_order_relaxed) *
+        element);
+  auto plan = std::make_shared<core::Plan>(core::build_direct(request));
+  displace(*plan, request.only_rank, *call.counts, element);
+  return plan;
 }
 
 PlanSource CommunicatorState::plan_source(const Call& call, Epoch& epoch) {
@@ -406,7 +435,8 @@ std::shared_ptr<const core::Plan> CommunicatorState::plan_for(const Call& call, 
   }
   const Choice choice = choose_builder(request, where, rules);
   auto plan = std::make_shared<core::Plan>(core::build(choice.builder, request));
-  if (call.counts && call.counts->of_pairs()) displace(*plan, *call.counts, request.element_bytes);
+  if (call.counts && call.counts->of_pairs())
+    displace(*plan, request.only_rank, *call.counts, request.element_bytes);
   if (plans_.size() >= kPlanCacheSize) plans_.clear();
   plans_.insert_or_assign(key, CachedPlan{plan, call.counts});
   return plan;

@@ -106,6 +106,9 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   /// Null while the choice asks where ranks run that have not come yet.
   std::shared_ptr<const core::Plan> plan_for(const Call& call, Epoch& epoch,
                                              Reach reach = Reach::own_buffers);
+  /// Of an all_to_all_v that all have published.
+  std::shared_ptr<const core::Plan> direct_pairs_plan(const Call& call, const Epoch& epoch,
+                                                      std::uint64_t sequence) const;
   PlanSource plan_source(const Call& call, Epoch& epoch);
   /// None for calls that never go direct.
   std::optional<DirectOption> direct_option(const Call& call, Epoch& epoch);

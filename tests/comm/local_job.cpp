@@ -148,7 +148,7 @@ void run_ranks(LocalJob& job, const std::function<void(Communicator&, int)>& bod
     identity.name = "world";
     identity.rank = static_cast<std::uint32_t>(rank);
     identity.size = static_cast<std::uint32_t>(job.size());
-    identity.process = job.process_of(rank);
+    if (!job.are_threads) identity.process = job.process_of(rank);
     if (!job.localities.empty()) identity.locality = job.localities[static_cast<std::size_t>(rank)];
     communicators.emplace_back(
         CommunicatorState::create(job.client(rank), *devices[static_cast<std::size_t>(rank)], identity));

@@ -37,6 +37,7 @@ class LocalJob {
   std::shared_ptr<broker::Client> client_of(int rank) const;
   /// Ranks take each other for processes, which cannot reach private memory of others.
   std::uint64_t process_of(int rank) const noexcept { return static_cast<std::uint64_t>(rank) + 1; }
+  bool are_threads = false;  ///< ranks know that they are threads of one process
   /// Where run_ranks() says that ranks run, by rank; empty: where they do.
   std::vector<topology::Locality> localities;
   core::ControlSegment& control() { return *control_; }

@@ -121,8 +121,11 @@ TEST(PlanBuilders, ARankNeedsToKnowItsOwnPairsOnly) {
       for (std::size_t peer = 0; peer < n; ++peer) request.blocks.push_back(all[self * n + peer]);
       for (std::size_t peer = 0; peer < n; ++peer) request.blocks.push_back(all[peer * n + self]);
       for (std::uint64_t bytes : request.blocks) request.bytes += bytes;
+      for (std::size_t peer = 0; peer < n; ++peer)
+        request.peer_begins.push_back(whole.input_begin(static_cast<std::int32_t>(peer), request.only_rank));
       const Plan one = build(name, request);
       EXPECT_EQ(one.programs[self], whole.programs[self]) << describe(name, request);
+      request.peer_begins.clear();
       EXPECT_EQ(one.scratch_bytes, whole.scratch_bytes) << describe(name, request);
     }
   });

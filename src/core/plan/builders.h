@@ -25,6 +25,9 @@ struct PlanRequest {
   /// As Plan::blocks; of all_to_all_v with only_rank that rank's row and then its column, which is all that a
   /// rank knows. `bytes` is their sum.
   std::vector<std::uint64_t> blocks = {};
+  /// Of a direct all_to_all_v of one rank, [rank]: where in that rank's input its block for this one begins,
+  /// which follows from sizes that this rank does not know.
+  std::vector<std::uint64_t> peer_begins = {};
   /// [rank]: the group of ranks near to each other (a NUMA node, a last-level cache) that it is of, numbered
   /// in the order of their lowest ranks; empty where nothing is known of groups.
   std::vector<std::int32_t> groups = {};
@@ -49,8 +52,8 @@ Plan build_tree(const PlanRequest& request);
 /// crosses from group to group does so once. all_reduce, reduce, broadcast, all_gather(_v),
 /// reduce_scatter(_v).
 Plan build_hierarchical(const PlanRequest& request);
-/// From buffer to buffer, for requests that say that this can be: all collectives but barrier, send_recv and
-/// those with blocks of different sizes, all_to_all not in place.
+/// From buffer to buffer, for requests that say that this can be: all collectives but barrier and send_recv,
+/// all_to_all(_v) not in place.
 Plan build_direct(const PlanRequest& request);
 /// Chunks through the sender's scratch with credits. send_recv only.
 Plan build_point_to_point(const PlanRequest& request);

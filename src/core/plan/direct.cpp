@@ -16,7 +16,7 @@ constexpr std::uint64_t kPieceBytes = 8 << 10;
 class Direct {
  public:
   Direct(ProgramWriter& program, const PlanRequest& request) noexcept
-      : program_(program), request_(request), self_(program.rank()) {}
+      : program_(program), request_(request), self_(program.rank()), blocks_(request, self_) {}
 
   void write() {
     switch (request_.collective) {
@@ -24,15 +24,16 @@ class Direct {
         all_reduce();
         break;
       case Collective::reduce_scatter:
-        in_pieces({0, request_.bytes}, [&](ByteRange piece) {
+      case Collective::reduce_scatter_v:
+        in_pieces({0, bytes(self_)}, [&](ByteRange piece) {
           combine(program_.output(piece.begin), block(self_) + piece.begin, piece.bytes());
         });
         break;
       case Collective::all_gather:
-        if (!request_.in_place)
-          program_.copy(program_.output(block(self_)), program_.input(0), request_.bytes);
+      case Collective::all_gather_v:
+        if (!request_.in_place) program_.copy(program_.output(block(self_)), program_.input(0), bytes(self_));
         for_peers([&](std::int32_t peer) {
-          program_.put(ProgramWriter::output_of(peer, block(self_)), program_.input(0), request_.bytes);
+          program_.put(ProgramWriter::output_of(peer, block(self_)), program_.input(0), bytes(self_));
         });
         break;
       case Collective::broadcast:
@@ -71,9 +72,14 @@ class Direct {
           program_.copy(program_.output(0), program_.input(block(self_)), request_.bytes);
         }
         break;
-      case Collective::all_gather_v:
-      case Collective::reduce_scatter_v:
       case Collective::all_to_all_v:
+        program_.copy(program_.output(blocks_.received(self_).begin), program_.input(block(self_)),
+                      bytes(self_));
+        for_peers([&](std::int32_t peer) {
+          program_.copy(program_.output(blocks_.received(peer).begin),
+                        ProgramWriter::input_of(peer, begin_at(peer)), blocks_.received(peer).bytes);
+        });
+        break;
       case Collective::barrier:
       case Collective::send_recv:
         break;
@@ -106,8 +112,12 @@ class Direct {
         return true;
     }
   }
-  std::uint64_t block(std::int32_t index) const noexcept {
-    return static_cast<std::uint64_t>(index) * request_.bytes;
+  std::uint64_t block(std::int32_t index) const noexcept { return blocks_.sent(index).begin; }
+  std::uint64_t bytes(std::int32_t index) const noexcept { return blocks_.sent(index).bytes; }
+  /// Of all_to_all_v: where this rank's block begins in the input of a peer.
+  std::uint64_t begin_at(std::int32_t peer) const {
+    if (request_.only_rank >= 0) return request_.peer_begins[static_cast<std::size_t>(peer)];
+    return Blocks(request_, peer).sent(self_).begin;
   }
   template <class Visit>
   void in_pieces(ByteRange range, Visit visit) const {
@@ -138,6 +148,7 @@ class Direct {
   ProgramWriter& program_;
   const PlanRequest& request_;
   const std::int32_t self_;
+  const Blocks blocks_;
 };
 
 }  // namespace
@@ -145,9 +156,12 @@ class Direct {
 bool can_build_direct(const PlanRequest& request) noexcept {
   if (!request.direct || request.pre_multiplied || !needs_exchange(request)) return false;
   if (request.collective == Collective::barrier || request.collective == Collective::send_recv) return false;
-  if (has_blocks(request.collective)) return false;
+  const bool to_all =
+      request.collective == Collective::all_to_all || request.collective == Collective::all_to_all_v;
   // In place, the blocks of an all_to_all would have to change places through something.
-  return request.collective != Collective::all_to_all || !request.in_place;
+  if (to_all && request.in_place) return false;
+  return request.collective != Collective::all_to_all_v || request.only_rank < 0 ||
+         request.peer_begins.size() == static_cast<std::size_t>(request.ranks);
 }
 
 Plan build_direct(const PlanRequest& request) {
