@@ -182,6 +182,7 @@ TEST(Bench, BoundRanksReportTheCoresOfTheWholeJob) {
     return ended.output.substr(0, end);
   };
   EXPECT_EQ(cores("none"), cores("core"));
+  EXPECT_EQ(cores("none"), cores("numa"));
 }
 
 TEST(Bench, LaterOptionsWin) {

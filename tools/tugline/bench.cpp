@@ -136,7 +136,7 @@ int start_threads(const BenchOptions& options, int ranks) {
 std::string_view first_option_of_own_ranks(const BenchOptions& options) {
   if (options.ranks) return "--np";
   if (options.rank_kind == RankKind::threads) return "--threads";
-  return options.binding == Binding::core ? "--bind core" : "";
+  return options.binding != Binding::none ? "--bind" : "";
 }
 
 }  // namespace

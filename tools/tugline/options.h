@@ -20,7 +20,7 @@ enum class OutputForm : std::uint8_t { text, json };
 enum class Prefix : std::uint8_t { rank, none };
 enum class OnFailure : std::uint8_t { keep_going, end_job };
 enum class LostRanks : std::uint8_t { fail, allowed };
-enum class Binding : std::uint8_t { none, core };
+enum class Binding : std::uint8_t { none, core, numa };
 enum class DeviceChoice : std::uint8_t { automatic, host, cuda };
 
 struct RunOptions {

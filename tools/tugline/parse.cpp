@@ -118,8 +118,11 @@ void add_device(CLI::App& app, DeviceChoice& device) {
 }
 
 void add_binding(CLI::App& app, Binding& binding) {
-  add_choice(app, "--bind", binding, {{"none", Binding::none}, {"core", Binding::core}},
-             "core: rank r runs on the r-th core it may use, round robin; none: anywhere (none)");
+  add_choice(
+      app, "--bind", binding, {{"none", Binding::none}, {"core", Binding::core}, {"numa", Binding::numa}},
+      "core: rank r runs on the r-th core it may use, round robin; numa: neighbours in rank run on "
+      "neighbouring cores, each on its own if there are enough, none on two NUMA nodes unless there are "
+      "more nodes than ranks; none: anywhere (none)");
 }
 
 constexpr auto kCollectives =

@@ -27,6 +27,8 @@ struct Finding {
 std::vector<Finding> check_limits(int ranks);
 /// The kernel and what of it is tried out.
 std::vector<Finding> check_kernel();
+/// Where ranks and their memory are placed.
+std::vector<Finding> check_placement(int ranks);
 /// Where sockets go, and how processes see each other.
 std::vector<Finding> check_places();
 

@@ -24,10 +24,23 @@
 #include "launch/signals.h"
 #include "launch/spawn.h"
 #include "launch/terminal.h"
+#include "topology/machine.h"
+#include "topology/placement.h"
 #include "tugline/error.h"
 
 namespace tugline::cli {
 namespace {
+
+/// The processors of each rank, round robin; empty: anywhere.
+std::vector<std::vector<int>> cpus_of(const LaunchRequest& request) {
+  std::vector<std::vector<int>> cpus;
+  if (request.binding == Binding::core)
+    for (const int cpu : allowed_cpus()) cpus.push_back({cpu});
+  if (request.binding == Binding::numa)
+    for (auto& place : topology::place_compact(topology::this_machine(), request.ranks))
+      cpus.push_back(std::move(place.os_processors));
+  return cpus;
+}
 
 constexpr std::uint64_t kOneRequest = 250'000'000;  // ns between signals that mean the same
 
@@ -59,7 +72,7 @@ base::UniqueFd open_null(int flags) {
 class Launcher {
  public:
   explicit Launcher(const LaunchRequest& request)
-      : request_(request), output_(1), error_(2), cpus_(allowed_cpus()) {
+      : request_(request), output_(1), error_(2), cpus_(cpus_of(request)) {
     if (same_file(1, 2)) error_sink_ = &output_;
   }
   ~Launcher() { end_tree(); }
@@ -107,7 +120,7 @@ class Launcher {
       }
       spawning.standard_output = out ? out.get() : 1;
       spawning.standard_error = err ? err.get() : 2;
-      if (request_.binding == Binding::core) spawning.cpu = cpus_[static_cast<std::size_t>(r) % cpus_.size()];
+      if (!cpus_.empty()) spawning.cpus = cpus_[static_cast<std::size_t>(r) % cpus_.size()];
       spawning.descriptors = room.before();
       starting.emplace_back(spawning);
       rank.pid = starting.back().pid();
@@ -331,7 +344,7 @@ class Launcher {
   Sink output_;
   Sink error_;
   Sink* error_sink_ = &error_;
-  std::vector<int> cpus_;
+  std::vector<std::vector<int>> cpus_;  ///< by rank, round robin; empty: anywhere
   std::vector<Rank> ranks_;
   bool stopping_ = false;
   bool kill_now_ = false;

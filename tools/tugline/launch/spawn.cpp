@@ -37,10 +37,10 @@ std::vector<char*> pointers(const std::vector<std::string>& strings) {
   if (request.own_group) ::setpgid(0, 0);
   if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) fail();
   if (::getppid() != parent) ::_exit(127);  // it died before the line above
-  if (request.cpu >= 0) {
+  if (!request.cpus.empty()) {
     cpu_set_t set;
     CPU_ZERO(&set);
-    CPU_SET(static_cast<std::size_t>(request.cpu), &set);
+    for (const int cpu : request.cpus) CPU_SET(static_cast<std::size_t>(cpu), &set);
     if (::sched_setaffinity(0, sizeof set, &set) != 0) fail();
   }
   if (request.descriptors && ::setrlimit(RLIMIT_NOFILE, &*request.descriptors) != 0) fail();

@@ -21,7 +21,7 @@ struct SpawnRequest {
   int standard_output = -1;
   int standard_error = -1;
   std::optional<rlimit> descriptors;  ///< limit of open descriptors; none: the parent's
-  int cpu = -1;                       ///< -1: wherever the parent may run
+  std::vector<int> cpus = {};         ///< where it may run; none: wherever the parent may
   bool own_group = true;              ///< leads a process group; else it stays in the parent's
 };
 
