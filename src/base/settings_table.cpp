@@ -72,7 +72,8 @@ const SettingRow kRows[] = {
     {"import_limit_bytes", &Settings::import_limit_bytes, "bytes", "",
      "Memory of other ranks that a rank keeps mapped for collectives that reach it directly; what is beyond "
      "is "
-     "unmapped, the longest unused first. The buffers of one operation have to fit: those of all its ranks. "
+     "unmapped, the longest unused first. An operation whose buffers, those of all other ranks, do not fit "
+     "goes through scratch. "
      "0 is "
      "no limit.",
      0, kTwoToThe40},

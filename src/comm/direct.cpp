@@ -3,8 +3,18 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "base/log.h"
+
 namespace tugline::comm {
 namespace {
+
+// The word OfferLine::reach: Offer::Reach, whether there is a limit of bytes, and the limit of mappings, 0:
+// none.
+constexpr std::uint64_t kReachMask = 0xff;
+constexpr std::uint64_t kHasByteLimit = 0x100;
+constexpr unsigned kMappingLimitShift = 16;
 
 struct Touched {
   bool send = false;
@@ -65,12 +75,13 @@ Offer make_offer(const Call& call, std::uint32_t rank, std::uint32_t ranks, cons
 }
 
 void publish_offer(const Epoch& epoch, std::uint64_t sequence, const Call& call, const Offer& offer,
-                   std::uint64_t process) noexcept {
+                   std::uint64_t process, const memory::ImportLimits& limits) noexcept {
   auto& line = epoch.bank.offer(epoch.rank, sequence);
   const auto put = [](std::atomic<std::uint64_t>& to, std::uint64_t value) {
     to.store(value, std::memory_order_relaxed);
   };
-  put(line.reach, static_cast<std::uint64_t>(offer.reach));
+  put(line.reach, static_cast<std::uint64_t>(offer.reach) | (limits.bytes != 0 ? kHasByteLimit : 0) |
+                      limits.mappings << kMappingLimitShift);
   if (offer.reach == Offer::Reach::none) return;
   put(line.send_segment, offer.send.segment);
   put(line.send_offset, offer.send.offset);
@@ -79,22 +90,71 @@ void publish_offer(const Epoch& epoch, std::uint64_t sequence, const Call& call,
   put(line.process, process);
   put(line.send_address, word_of(call.send));
   put(line.recv_address, word_of(call.recv));
+  // Mapped is the whole segment, whose end is that of the window.
+  const auto bytes_of = [](const memory::Window& window) { return window.offset + window.bytes_left; };
+  const bool two =
+      offer.send.segment != 0 && offer.recv.segment != 0 && offer.send.segment != offer.recv.segment;
+  put(line.bytes, two ? bytes_of(offer.send) + bytes_of(offer.recv)
+                      : std::max(bytes_of(offer.send), bytes_of(offer.recv)));
+  put(line.mappings, two ? 2 : offer.send.segment != 0 || offer.recv.segment != 0 ? 1 : 0);
+  put(line.limit_bytes, limits.bytes);
   offer_buffers(buffers_of(call));
 }
+
+namespace {
+
+/// Whether every rank may map what all others offer in operation `sequence`.
+bool imports_fit(const Epoch& epoch, std::uint64_t sequence) noexcept {
+  const auto word = [](const std::atomic<std::uint64_t>& from) {
+    return from.load(std::memory_order_relaxed);
+  };
+  std::uint64_t bytes = 0;
+  std::uint64_t mappings = 0;
+  for (std::uint32_t rank = 0; rank < epoch.size; ++rank) {
+    const auto& line = epoch.bank.offer(rank, sequence);
+    bytes += word(line.bytes);
+    mappings += word(line.mappings);
+  }
+  for (std::uint32_t rank = 0; rank < epoch.size; ++rank) {
+    const auto& line = epoch.bank.offer(rank, sequence);
+    const auto fits = [](std::uint64_t wanted, std::uint64_t limit) { return limit == 0 || wanted <= limit; };
+    if (fits(bytes - word(line.bytes), word(line.limit_bytes)) &&
+        fits(mappings - word(line.mappings), word(line.reach) >> kMappingLimitShift))
+      continue;
+    static std::atomic<bool> said{false};
+    if (rank == epoch.rank && !said.exchange(true, std::memory_order_relaxed))
+      base::log(
+          base::LogLevel::warn,
+          "an operation goes through scratch: the other ranks' buffers are {} bytes in {} mappings, and "
+          "TUGLINE_IMPORT_LIMIT_BYTES is {}, TUGLINE_IMPORT_LIMIT_MAPPINGS {}; said once",
+          bytes - word(line.bytes), mappings - word(line.mappings), word(line.limit_bytes),
+          word(line.reach) >> kMappingLimitShift);
+    return false;
+  }
+  return true;
+}
+
+}  // namespace
 
 Offer::Reach common_reach(const Epoch& epoch, std::uint64_t sequence) noexcept {
   const auto process = epoch.bank.offer(epoch.rank, sequence).process.load(std::memory_order_relaxed);
   bool by_address = true;
   bool by_segment = true;
+  bool may_exceed = false;
+  const std::uint64_t most_mappings = 2 * std::uint64_t{epoch.size - 1};
   for (std::uint32_t rank = 0; rank < epoch.size; ++rank) {
     const auto& line = epoch.bank.offer(rank, sequence);
-    const auto reach = static_cast<Offer::Reach>(line.reach.load(std::memory_order_relaxed));
+    const auto word = line.reach.load(std::memory_order_relaxed);
+    const auto reach = static_cast<Offer::Reach>(word & kReachMask);
     if (reach == Offer::Reach::none) return reach;
+    const auto mappings = word >> kMappingLimitShift;
+    may_exceed = may_exceed || (word & kHasByteLimit) != 0 || (mappings != 0 && mappings < most_mappings);
     by_address = by_address && line.process.load(std::memory_order_relaxed) == process;
     by_segment = by_segment && reach == Offer::Reach::everyone;
   }
   if (by_address) return Offer::Reach::threads;
-  return by_segment ? Offer::Reach::everyone : Offer::Reach::none;
+  return by_segment && (!may_exceed || imports_fit(epoch, sequence)) ? Offer::Reach::everyone
+                                                                     : Offer::Reach::none;
 }
 
 PeerBuffers::PeerBuffers(const Epoch& epoch, std::uint64_t sequence, const Call& call,

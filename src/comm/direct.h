@@ -46,10 +46,12 @@ Offer make_offer(const Call& call, std::uint32_t rank, std::uint32_t ranks, cons
                  bool one_process) noexcept;
 
 /// Says for operation `sequence` what this rank offers, before its descriptor.
+/// `limits`: what this rank may have mapped at once.
 void publish_offer(const Epoch& epoch, std::uint64_t sequence, const Call& call, const Offer& offer,
-                   std::uint64_t process) noexcept;
+                   std::uint64_t process, const memory::ImportLimits& limits) noexcept;
 /// How all ranks reach each other in operation `sequence`, of which all have published: the same answer
-/// everywhere. By address rather than by segment: nothing has to be mapped.
+/// everywhere. By address rather than by segment: nothing has to be mapped. By segment only where the others'
+/// segments are within each rank's limits.
 Offer::Reach common_reach(const Epoch& epoch, std::uint64_t sequence) noexcept;
 
 /// What a run needs to go direct when everybody can.
@@ -58,8 +60,9 @@ struct DirectOption {
   std::shared_ptr<const core::Plan> plan;  ///< the direct one; null without an offer, or if `later` gives it
   /// The direct plan of a call whose blocks lie in others' buffers as these have published it.
   std::function<std::shared_ptr<const core::Plan>(const Call& call, std::uint64_t sequence)> later = {};
-  memory::ImportCache* imports = nullptr;
-  std::uint64_t process = 0;  ///< this one's identity
+  memory::ImportCache* imports = nullptr;  ///< with an offer
+  memory::ImportLimits limits;             ///< of `imports`
+  std::uint64_t process = 0;               ///< this one's identity
   /// False once the process of that rank of the epoch can store nothing more.
   std::function<bool(std::uint32_t)> may_store;
 

@@ -53,14 +53,17 @@ static_assert(sizeof(DescriptorLine) == kLine);
 
 /// Where a rank's buffers of an operation lie; before the descriptor, for calls of kDirectFromBytes and more.
 /// See direct.h.
-struct alignas(kLine) OfferLine {
-  std::atomic<std::uint64_t> reach;  ///< Offer::Reach
+struct alignas(2 * kLine) OfferLine {
+  std::atomic<std::uint64_t> reach;  ///< Offer::Reach | this rank's limits of imports, see direct.cpp
   std::atomic<std::uint64_t> send_segment, send_offset;
   std::atomic<std::uint64_t> recv_segment, recv_offset;
   std::atomic<std::uint64_t> process;  ///< base::process_identity() of where the addresses mean something
   std::atomic<std::uint64_t> send_address, recv_address;
+  // What it takes another rank to map these segments, and the bytes that this one may have mapped at once; 0:
+  // no limit. A line of its own: read only where a limit may be reached.
+  std::atomic<std::uint64_t> bytes, mappings, limit_bytes;
 };
-static_assert(sizeof(OfferLine) == kLine);
+static_assert(sizeof(OfferLine) == 2 * kLine);
 
 /// One packet: payload and flag in one cache line. The flag is written last, with the payload visible before
 /// it.
@@ -158,7 +161,7 @@ struct BankLayout {
     layout.progress = take(n * sizeof(ProgressLine), kLine);
     layout.withdrawals = take(n * sizeof(WithdrawalLine), kLine);
     layout.descriptors = take(n * kHistory * sizeof(DescriptorLine), kLine);
-    layout.offers = take(n * kHistory * sizeof(OfferLine), kLine);
+    layout.offers = take(n * kHistory * sizeof(OfferLine), 2 * kLine);
     layout.packets = take(n * kHistory * sizeof(PacketLine), kLine);
     layout.flags = take(n * n * sizeof(FlagLine), kLine);
     layout.pair_lines = take(n * n * sizeof(PairLine), kLine);

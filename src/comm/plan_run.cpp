@@ -116,7 +116,7 @@ bool PlanRun::may_enter() {
   }
   if (!all_have_called(epoch_, needed_for(sequence_), check_, difference_)) return false;
   if (call_.counts) publish_counts(epoch_, sequence_, *call_.counts);
-  if (direct_) publish_offer(epoch_, sequence_, call_, direct_->offer, direct_->process);
+  if (direct_) publish_offer(epoch_, sequence_, call_, direct_->offer, direct_->process, direct_->limits);
   announce(epoch_, sequence_, descriptor_);
   // Those who offer wait for this one before their first step, and those who have run ahead until it has
   // come.

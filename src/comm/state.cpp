@@ -343,6 +343,7 @@ std::optional<DirectOption> CommunicatorState::direct_option(const Call& call, E
     if (!option.plan || !option.plan->direct) option.offer = {};
   }
   option.imports = &memory_->imports();
+  option.limits = option.imports->limits();
   option.process = identity_.process;
   option.may_store = [this, &epoch](std::uint32_t rank) { return may_store(epoch.originals[rank]); };
   return option;

@@ -70,6 +70,7 @@ class ImportCache {
   ImportCache(const ImportCache&) = delete;
   ImportCache& operator=(const ImportCache&) = delete;
 
+  const ImportLimits& limits() const noexcept { return limits_; }
   /// The segment, mapped read-write where its descriptor allows, else read-only. A hit takes some 50 ns, a
   /// miss a request to the broker and the time to map. Where the bounds are reached the entry that was used
   /// longest ago and has no lease goes. Throws Error{not_found} when nobody holds the segment any more or

@@ -3,18 +3,30 @@
 #include "comm/machine.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <unistd.h>
 
+#include <atomic>
+#include <barrier>
 #include <cstdlib>
+#include <filesystem>
 #include <numeric>
+#include <string>
+#include <thread>
 #include <vector>
 
+#include "device/registry.h"
 #include "local_job.h"
+#include "topology/file.h"
+#include "topology/machine.h"
 
 namespace tugline::comm {
 namespace {
 
 // Before the settings are read.
 [[maybe_unused]] const int kNamed = ::setenv("TUGLINE_PLAN", "hierarchical", 1);
+const std::string kTwoNodes = testing::TempDir() + "two_nodes_" + std::to_string(::getpid()) + ".json";
+[[maybe_unused]] const int kFile = ::setenv("TUGLINE_TOPOLOGY", kTwoNodes.c_str(), 1);
 
 using Words = std::vector<std::uint64_t>;
 using Groups = std::vector<std::int32_t>;
@@ -61,6 +73,49 @@ TEST(Machine, HierarchicalPlansRunWhereRanksLieInGroups) {
     comm.reduce(one.data(), all.data(), kCount, DataType::i32, ReduceOp::sum, 4);
     for (std::size_t i = 0; rank == 4 && i < kCount; ++i) ASSERT_EQ(all[i], 5 * (static_cast<int>(i) + 7));
   });
+}
+
+/// Binds the calling thread; false where it may not run there.
+bool bind_to(int core) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(static_cast<std::size_t>(core), &set);
+  return ::sched_setaffinity(0, sizeof set, &set) == 0;
+}
+
+// From the cores that ranks are bound to and the topology, to the order in which their plan combines.
+TEST(Machine, RanksThatAreBoundToTwoNodesAreTwoGroups) {
+  topology::save_topology(topology::read_synthetic("numa:2 core:1 pu:1"), kTwoNodes);
+  constexpr int kRanks = 4;
+  constexpr std::size_t kCount = 1000;
+  test::LocalJob job(kRanks);
+  const auto devices = device::host_devices(kRanks);
+  std::vector<std::vector<float>> results(kRanks);
+  std::atomic<int> unbound{0};
+  std::barrier all_bound(kRanks);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    threads.emplace_back([&, rank] {
+      const auto r = static_cast<std::size_t>(rank);
+      if (!bind_to(rank % 2)) ++unbound;
+      all_bound.arrive_and_wait();
+      if (unbound != 0) return;
+      CommunicatorState::Identity identity;
+      identity.name = "world";
+      identity.rank = static_cast<std::uint32_t>(rank);
+      identity.size = kRanks;
+      identity.process = job.process_of(rank);
+      const auto state = CommunicatorState::create(job.client(rank), *devices[r], identity);
+      Communicator comm(state);
+      // In the order (0, 2) and (1, 3) the sum is 2, in rank order 1.
+      results[r].assign(kCount, std::vector<float>{1e8F, 1, -1e8F, 1}[r]);
+      comm.all_reduce(results[r].data(), results[r].data(), kCount, DataType::f32, ReduceOp::sum);
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  std::filesystem::remove(kTwoNodes);
+  if (unbound != 0) GTEST_SKIP() << "this process may not run on the processors 0 and 1";
+  for (const auto& result : results) EXPECT_EQ(result, std::vector<float>(kCount, 2.0F));
 }
 
 }  // namespace

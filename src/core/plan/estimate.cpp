@@ -78,9 +78,10 @@ double work_of(std::string_view builder, PlanRequest request, std::int32_t rank,
   return seconds;
 }
 
-}  // namespace
+// Larger messages cost their bytes, and more steps to sum: a part of them tells.
+constexpr std::uint64_t kMostSummedBytes = 4 << 20;
 
-double estimate_seconds(std::string_view builder, const PlanRequest& request, const CostModel& model) {
+double estimate_whole(std::string_view builder, const PlanRequest& request, const CostModel& model) {
   const std::int32_t ranks = request.ranks;
   const double of_root = work_of(builder, request, request.root, model);
   double busiest = of_root;
@@ -103,6 +104,23 @@ double estimate_seconds(std::string_view builder, const PlanRequest& request, co
   const double share = static_cast<double>(ranks) / std::max(model.cores, 1);
   // Ranks that wait look again and again, and have half of the core that the busiest one works on.
   return std::max(2 * busiest, all / std::max(model.cores, 1)) + waits.turns * share * model.switch_seconds;
+}
+
+}  // namespace
+
+double estimate_seconds(std::string_view builder, const PlanRequest& request, const CostModel& model) {
+  const std::uint64_t longest = longest_block(request);
+  if (longest <= kMostSummedBytes) return estimate_whole(builder, request, model);
+  PlanRequest part = request;
+  const double share = static_cast<double>(kMostSummedBytes) / static_cast<double>(longest);
+  const auto shortened = [&](std::uint64_t bytes) {
+    return static_cast<std::uint64_t>(static_cast<double>(bytes / request.element_bytes) * share) *
+           request.element_bytes;
+  };
+  part.bytes = 0;
+  for (std::uint64_t& bytes : part.blocks) part.bytes += bytes = shortened(bytes);
+  if (part.blocks.empty()) part.bytes = shortened(request.bytes);
+  return estimate_whole(builder, part, model) / share;
 }
 
 }  // namespace tugline::core
