@@ -36,16 +36,8 @@ class Bank {
   FlagLine& flags(std::uint32_t destination, std::uint32_t source) const noexcept {
     return at<FlagLine>(layout_.flags)[destination * layout_.ranks + source];
   }
-  PairLine& pair(std::uint32_t sender, std::uint32_t receiver) const noexcept {
-    return at<PairLine>(layout_.pair_lines)[pair_index(sender, receiver)];
-  }
-  /// Flags of the pair's messages: at the receiver (raised by the sender), at the sender (raised by the
-  /// receiver).
-  FlagLine& pair_flags_at_receiver(std::uint32_t sender, std::uint32_t receiver) const noexcept {
-    return at<FlagLine>(layout_.pair_flags)[pair_index(sender, receiver) * 2];
-  }
-  FlagLine& pair_flags_at_sender(std::uint32_t sender, std::uint32_t receiver) const noexcept {
-    return at<FlagLine>(layout_.pair_flags)[pair_index(sender, receiver) * 2 + 1];
+  MessageLines& messages(std::uint32_t sender, std::uint32_t receiver) const noexcept {
+    return at<MessageLines>(layout_.messages)[pair_index(sender, receiver)];
   }
   /// Counts that a rank's call has, three for each rank: see publish_counts().
   std::atomic<std::uint64_t>* counts(std::uint32_t rank, std::uint64_t sequence) const noexcept {
@@ -55,7 +47,8 @@ class Bank {
   std::byte* scratch(std::uint32_t rank) const noexcept {
     return base_ + layout_.scratch + rank * layout_.scratch_bytes;
   }
-  std::byte* pair_scratch(std::uint32_t sender, std::uint32_t receiver) const noexcept {
+  /// Buffers of messages, to begin with those from `sender` to `receiver`.
+  std::byte* message_buffers(std::uint32_t sender, std::uint32_t receiver) const noexcept {
     return base_ + layout_.pairs + pair_index(sender, receiver) * layout_.pair_bytes;
   }
   std::byte* base() const noexcept { return base_; }

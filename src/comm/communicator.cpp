@@ -185,12 +185,17 @@ std::size_t Group::size() const {
 }
 
 void Group::run() {
-  for (const auto& entry : state().calls) entry.communicator->drain_requests();
-  comm::run_group(std::exchange(state().calls, {}));
+  auto& calls = state().calls;
+  for (const auto& entry : calls) entry.communicator->drain_requests();
+  struct Emptying {
+    decltype(calls) all;
+    ~Emptying() { all.clear(); }
+  } const emptying{calls};
+  comm::run_group(calls);
 }
 
 void Group::run(Request& request) {
-  auto calls = std::exchange(state().calls, {});
+  auto calls = state().take();
   if (calls.empty()) return;
   const auto communicator = calls.front().communicator;
   for (auto& entry : calls) {
@@ -207,7 +212,7 @@ void Group::run(Request& request) {
 
 void Group::run(StreamRef stream) {
   for (const auto& entry : state().calls) entry.communicator->hold_back(stream);
-  stream.launch([calls = std::exchange(state().calls, {})]() -> Status {
+  stream.launch([calls = state().take()]() -> Status {
     comm::run_group(calls);
     return {};
   });

@@ -12,6 +12,7 @@
 
 #include "base/shared_memory.h"
 #include "comm/bank.h"
+#include "comm/channel.h"
 #include "core/control.h"
 #include "core/plan/cost.h"
 #include "memory/allocation.h"
@@ -45,9 +46,10 @@ struct Epoch {
         generation(id_in.generation),
         rank(rank_in),
         size(static_cast<std::uint32_t>(originals_in.size())),
-        originals(std::move(originals_in)),
-        pair_sent(size),
-        pair_received(size) {}
+        originals(std::move(originals_in)) {
+    channels.reserve(size);
+    for (std::uint32_t peer = 0; peer < size; ++peer) channels.emplace_back(bank, rank, peer);
+  }
 
   std::shared_ptr<const MappedBoard> board;  ///< outlives epochs that end by the communicator's own decision
   memory::SegmentReference bank_reference;
@@ -69,8 +71,7 @@ struct Epoch {
   std::uint64_t known_called =
       0;  ///< every rank is known to have begun this one, and the same ones as this rank
   std::array<std::uint64_t, kHistory> history = {};  ///< by sequence number: hash over the calls up to it
-  std::vector<std::uint64_t> pair_sent;              ///< messages sent to each rank
-  std::vector<std::uint64_t> pair_received;          ///< messages received from each rank
+  std::vector<Channel> channels;                     ///< messages to and from each rank
 };
 
 /// What a rank waits to finish: decides whose absence matters.

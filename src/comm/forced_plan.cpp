@@ -15,6 +15,11 @@ void force_plan(Communicator& communicator, core::Plan plan, PlanTrust trust) {
         fmt::format("plan {} is of {}: a plan from outside has sizes of its own, and the callers others",
                     plan.name, core::name_of(plan.collective)),
         "prove it by tugline plan --check, and name a builder by TUGLINE_PLAN to run one");
+  if (plan.collective == core::Collective::send_recv)
+    throw Error(
+        ErrorCode::unsupported,
+        fmt::format("plan {} is of send_recv: messages have one way to go, see comm/channel.h", plan.name),
+        "prove it by tugline plan --check; only plans of collectives can be run");
   const auto result = trust == PlanTrust::checked ? core::check(plan) : core::check_structure(plan);
   if (!result.ok)
     throw Error(ErrorCode::invalid_argument, fmt::format("plan {}: {}", plan.name, result.problem),

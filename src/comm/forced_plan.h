@@ -14,7 +14,8 @@ enum class PlanTrust : std::uint8_t {
 
 /// From now on calls of `communicator` with the plan's collective, number of ranks, bytes, root and form (in
 /// place or not) run it; all ranks must force the same one. Throws Error{invalid_argument} that says what is
-/// wrong with it, Error{unsupported} when it needs more scratch than the communicator has.
+/// wrong with it, Error{unsupported} when it needs more scratch than the communicator has, is of a
+/// message, or has blocks of different sizes.
 void force_plan(Communicator& communicator, core::Plan plan, PlanTrust trust);
 /// Back to the selection.
 void unforce_plan(Communicator& communicator);

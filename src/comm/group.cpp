@@ -4,11 +4,12 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <exception>
 #include <map>
+#include <memory_resource>
 #include <optional>
-#include <set>
 #include <tuple>
 
 #include "base/clock.h"
@@ -32,17 +33,43 @@ Lane lane_of(const GroupCall& entry) {
 }
 
 struct Item {
-  GroupCall entry;
-  std::unique_ptr<PlanRun> run;
+  const GroupCall* entry = nullptr;
+  const Item* before = nullptr;  ///< of its lane
+  AnyRun room;
+  Run* run = nullptr;
   bool started = false;
   bool ended = false;
 };
+using Items = std::span<Item>;
+
+/// Groups of so many calls need no memory of the heap.
+constexpr std::size_t kFewItems = 2;
+
+void find_lanes(Items items) {
+  std::vector<std::pair<Lane, Item*>> lanes;
+  lanes.reserve(items.size());
+  for (auto& item : items) lanes.emplace_back(lane_of(*item.entry), &item);
+  std::sort(lanes.begin(), lanes.end());  // of one lane, in the order of the calls
+  for (std::size_t i = 1; i < lanes.size(); ++i)
+    if (lanes[i].first == lanes[i - 1].first) lanes[i].second->before = lanes[i - 1].second;
+}
+
+// A send and a receive among two ranks or three: the commonest group, with nothing to sort out.
+bool is_exchange(Items items) {
+  if (items.size() != kFewItems) return false;
+  const auto& [one, other] = std::tie(*items[0].entry, *items[1].entry);
+  const auto leaves = [](const GroupCall& entry) {
+    return entry.call.is_message() && entry.call.root != entry.communicator->rank();
+  };
+  return one.communicator == other.communicator && leaves(one) && leaves(other) &&
+         one.call.direction != other.call.direction;
+}
 
 // A rank's messages to itself are copies from the n-th send to the n-th receive.
-void copy_messages_to_self(std::vector<Item>& items) {
+void copy_messages_to_self(Items items) {
   std::map<const CommunicatorState*, std::pair<std::vector<Item*>, std::vector<Item*>>> messages;
   for (auto& item : items) {
-    const auto& [communicator, call] = item.entry;
+    const auto& [communicator, call] = *item.entry;
     if (!call.is_message() || call.root != communicator->rank()) continue;
     auto& [sends, receives] = messages[communicator.get()];
     (call.is_send() ? sends : receives).push_back(&item);
@@ -51,8 +78,8 @@ void copy_messages_to_self(std::vector<Item>& items) {
     auto& [sends, receives] = both;
     for (std::size_t i = 0; i < std::max(sends.size(), receives.size()); ++i) {
       const bool paired = i < sends.size() && i < receives.size();
-      if (!paired || describe(sends[i]->entry.call) != describe(receives[i]->entry.call)) {
-        const Call& one = (i < sends.size() ? sends : receives)[i]->entry.call;
+      if (!paired || describe(sends[i]->entry->call) != describe(receives[i]->entry->call)) {
+        const Call& one = (i < sends.size() ? sends : receives)[i]->entry->call;
         throw Error(ErrorCode::mismatch,
                     "a message of rank " + std::to_string(communicator->rank()) + " to itself, " +
                         to_text(describe(one), one.direction) +
@@ -63,24 +90,29 @@ void copy_messages_to_self(std::vector<Item>& items) {
                      .rank = communicator->rank(),
                      .peer = communicator->rank()});
       }
-      if (const auto bytes = sends[i]->entry.call.bytes(); bytes != 0)
-        std::memmove(receives[i]->entry.call.recv, sends[i]->entry.call.send, bytes);
+      if (const auto bytes = sends[i]->entry->call.bytes(); bytes != 0)
+        std::memmove(receives[i]->entry->call.recv, sends[i]->entry->call.send, bytes);
       sends[i]->started = sends[i]->ended = receives[i]->started = receives[i]->ended = true;
     }
   }
 }
 
+using Communicators = std::pmr::vector<CommunicatorState*>;
+
 // The busy words of all communicators of the group.
 class Hold {
  public:
-  explicit Hold(const std::vector<Item>& items) {
+  explicit Hold(Items items) {
+    held_.reserve(kFewItems);
     try {
       for (const auto& item : items) {
-        if (!held_.insert(item.entry.communicator.get()).second) continue;
+        auto* communicator = item.entry->communicator.get();
+        if (std::find(held_.begin(), held_.end(), communicator) != held_.end()) continue;
+        held_.push_back(communicator);
         try {
-          item.entry.communicator->begin_exclusive(item.entry.call);
+          communicator->begin_exclusive(item.entry->call);
         } catch (...) {
-          held_.erase(item.entry.communicator.get());
+          held_.pop_back();
           throw;
         }
       }
@@ -92,36 +124,34 @@ class Hold {
   ~Hold() { release(); }
   Hold(const Hold&) = delete;
   Hold& operator=(const Hold&) = delete;
-  const std::set<CommunicatorState*>& communicators() const noexcept { return held_; }
+  const Communicators& communicators() const noexcept { return held_; }
 
  private:
   void release() noexcept {
     for (auto* communicator : held_) communicator->end_exclusive();
     held_.clear();
   }
-  std::set<CommunicatorState*> held_;
+  std::byte few_[kFewItems * sizeof(void*)];
+  std::pmr::monotonic_buffer_resource memory_{few_, sizeof few_};
+  Communicators held_{&memory_};
 };
 
 class Drive {
  public:
-  Drive(std::vector<Item>& items, const std::set<CommunicatorState*>& communicators) : items_(items) {
-    for (auto* communicator : communicators) states_.push_back(communicator);
-  }
+  Drive(Items items, const Communicators& communicators) : items_(items), states_(communicators) {}
 
   // One round over all calls; true when some of them moved.
   bool advance() {
     bool moved = false;
-    std::set<Lane> taken;
     for (auto& item : items_) {
-      if (item.ended) continue;
-      if (!taken.insert(lane_of(item.entry)).second) continue;  // an earlier call of its lane is not done
-      auto& communicator = *item.entry.communicator;
+      if (item.ended || (item.before != nullptr && !item.before->ended)) continue;
+      auto& communicator = *item.entry->communicator;
       if (!item.started) {
-        item.run = communicator.make_run(item.entry.call);
+        item.run = communicator.make_run(item.entry->call, item.room);
         item.started = true;
       }
-      const Poll result = item.run ? item.run->advance() : Poll::done;
-      if (item.run && item.run->has_failed()) {
+      const Poll result = item.run != nullptr ? item.run->advance() : Poll::done;
+      if (item.run != nullptr && item.run->has_failed()) {
         fail(item, {});
       } else if (result == Poll::done) {
         item.ended = true;
@@ -129,6 +159,20 @@ class Drive {
       moved = moved || result != Poll::blocked || item.ended;
     }
     return moved;
+  }
+
+  // Rounds before the clock is read for the first time: most small groups are done then. A rank that waits
+  // for this core needs it now.
+  bool ends_soon() {
+    constexpr int kEagerRounds = 2000;
+    const bool own_cores = std::all_of(states_.begin(), states_.end(),
+                                       [](CommunicatorState* state) { return state->wait_place().own_core; });
+    for (int i = 0, rounds = own_cores ? kEagerRounds : 1; i < rounds; ++i) {
+      if (advance()) i = 0;
+      if (all_ended()) return true;
+      if (alarm_has_moved()) return false;
+    }
+    return false;
   }
 
   bool all_ended() const {
@@ -143,7 +187,7 @@ class Drive {
     }
     for (auto& item : items_) {
       if (item.ended || !item.run) continue;
-      const Status status = item.entry.communicator->look_at_alarm(item.run->pending());
+      const Status status = item.entry->communicator->look_at_alarm(item.run->pending());
       if (status.ok()) continue;
       // What a rank wrote before it went may lie there unread: it counts.
       Poll result = Poll::progressed;
@@ -181,12 +225,12 @@ class Drive {
   /// The first call that is not done stands for the group.
   void report(std::uint64_t waited_ns) const {
     if (const auto* item = first_open())
-      report_wait(item->entry.communicator->wait_place(), item->run->subject(), waited_ns);
+      report_wait(item->entry->communicator->wait_place(), item->run->subject(), waited_ns);
   }
 
   void publish(PublishedWait& published, std::uint64_t since_ns) const {
     if (const auto* item = first_open())
-      published.publish(item->entry.communicator->wait_place(), item->run->subject(), since_ns);
+      published.publish(item->entry->communicator->wait_place(), item->run->subject(), since_ns);
   }
 
   // Ends the calls that have begun; those behind them in their lanes never begin.
@@ -213,15 +257,15 @@ class Drive {
 
   void fail(Item& item, Status status) {
     item.ended = true;
-    auto& communicator = *item.entry.communicator;
+    auto& communicator = *item.entry->communicator;
     if (item.run) {
       status = communicator.settle(*item.run, status);
     }
-    if (!first_) first_ = communicator.to_error(status, item.entry.call);
+    if (!first_) first_ = communicator.to_error(status, item.entry->call);
   }
 
-  std::vector<Item>& items_;
-  std::vector<CommunicatorState*> states_;
+  Items items_;
+  const Communicators& states_;
   std::optional<Error> first_;
 };
 
@@ -231,12 +275,18 @@ void add_to_group(GroupState& group, std::shared_ptr<CommunicatorState> communic
   group.calls.push_back({std::move(communicator), call});
 }
 
-void run_group(std::vector<GroupCall> calls) {
-  std::vector<Item> items(calls.size());
-  for (std::size_t i = 0; i < calls.size(); ++i) items[i].entry = std::move(calls[i]);
-  Hold hold(items);
-  copy_messages_to_self(items);
+void run_group(std::span<const GroupCall> calls) {
+  std::array<Item, kFewItems> few;
+  std::vector<Item> many(calls.size() > kFewItems ? calls.size() : 0);
+  const Items items = many.empty() ? Items(few).first(calls.size()) : Items(many);
+  for (std::size_t i = 0; i < calls.size(); ++i) items[i].entry = &calls[i];
+  const Hold hold(items);
+  if (!is_exchange(items)) {
+    copy_messages_to_self(items);
+    find_lanes(items);
+  }
   Drive drive(items, hold.communicators());
+  if (drive.ends_soon()) return drive.rethrow();
 
   constexpr std::uint64_t kLookEvery = 1'000'000;
   base::RunningClock clock;

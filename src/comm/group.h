@@ -2,7 +2,11 @@
 // Calls collected by a Group, and how they are driven together.
 #pragma once
 
+#include <cstddef>
+#include <iterator>
 #include <memory>
+#include <memory_resource>
+#include <span>
 #include <vector>
 
 #include "comm/call.h"
@@ -18,11 +22,27 @@ struct GroupCall {
 
 class GroupState {
  public:
-  std::vector<GroupCall> calls;
+  GroupState() { calls.reserve(kFewCalls); }
+  /// Leaves the group empty.
+  std::vector<GroupCall> take() {
+    std::vector<GroupCall> taken(std::make_move_iterator(calls.begin()),
+                                 std::make_move_iterator(calls.end()));
+    calls.clear();
+    return taken;
+  }
+
+ private:
+  /// A send and a receive need no further memory of the heap.
+  static constexpr std::size_t kFewCalls = 2;
+  alignas(GroupCall) std::byte few_[kFewCalls * sizeof(GroupCall)];
+  std::pmr::monotonic_buffer_resource memory_{few_, sizeof few_};
+
+ public:
+  std::pmr::vector<GroupCall> calls{&memory_};
 };
 
 void add_to_group(GroupState& group, std::shared_ptr<CommunicatorState> communicator, const Call& call);
 /// Drives all calls to their end; throws the first error after all have ended.
-void run_group(std::vector<GroupCall> calls);
+void run_group(std::span<const GroupCall> calls);
 
 }  // namespace tugline::comm

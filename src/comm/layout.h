@@ -95,12 +95,45 @@ struct alignas(kLine) WithdrawalLine {
   std::atomic<std::uint64_t> withdrawn;
 };
 
-/// Progress of an ordered pair's messages, with the sender's descriptor.
-struct alignas(kLine) PairLine {
-  std::atomic<std::uint64_t> sent_sequence;  ///< sender: descriptor below belongs to this message; release
-  std::atomic<std::uint64_t> kind;
-  std::atomic<std::uint64_t> count;
-  std::atomic<std::uint64_t> received_sequence;  ///< receiver: messages finished; release
+/// Cells of an ordered pair: as many messages, or chunks of one, may be on their way.
+inline constexpr std::uint64_t kMessageCells = 16;
+/// Bytes of a message that travel in its cell.
+inline constexpr std::uint64_t kCellBytes = 32;
+
+/// Announces a message to its receiver, or brings a further chunk of it. See channel.h.
+struct alignas(kLine) MessageCell {
+  enum class Form : std::uint64_t {
+    in_cell,    ///< all bytes are in `words`
+    in_buffer,  ///< a chunk is in buffer number words[0], which is the receiver's from now on
+    direct,     ///< all bytes are in the sender's own buffer: segment, offset, process, address
+  };
+  std::atomic<std::uint64_t> flag;         ///< number of the cell (low 32 bits) << 32 | fingerprint; release
+  std::atomic<std::uint64_t> kind, count;  ///< the sender's descriptor
+  std::atomic<std::uint64_t> form;
+  std::atomic<std::uint64_t> words[kCellBytes / 8];
+};
+static_assert(sizeof(MessageCell) == kLine);
+
+/// What a receiver tells the sender.
+struct alignas(kLine) ReceiptLine {
+  std::atomic<std::uint64_t> cells;     ///< done with so far; release
+  std::atomic<std::uint64_t> buffers;   ///< of these, with a buffer; before `cells`
+  std::atomic<std::uint64_t> returned;  ///< buffers given back so far, see MessageLines::returns; release
+  std::atomic<std::uint64_t>
+      declined;  ///< the last cell whose sender's buffer cannot be reached; before `cells`
+  std::atomic<std::uint64_t> visiting;  ///< cell at whose sender's buffer it is now; 0: none
+};
+
+/// Buffers that two ranks have together: a half of them in each of their two areas.
+inline constexpr std::uint64_t kMostBuffers = 32;
+
+/// Control of the messages of an ordered pair.
+struct MessageLines {
+  MessageCell cells[kMessageCells];  ///< by the sender
+  ReceiptLine receipt;               ///< by the receiver
+  alignas(
+      kLine) std::atomic<std::uint16_t> returns[kMostBuffers];  ///< by the receiver; number r at r mod size
+  WithdrawalLine withdrawal;  ///< by the sender: its buffer of no cell up to this one may be touched any more
 };
 
 /// Why a communicator ended for everybody, written once by the first rank that finds out.
@@ -131,19 +164,24 @@ inline constexpr std::uint64_t kScratchLimit = 32 << 20;
 constexpr std::uint64_t rank_scratch_bytes(std::uint64_t ranks, std::uint64_t setting) noexcept {
   return std::min(setting, kScratchLimit / ranks);
 }
-/// Scratch per ordered pair of `ranks`, both halves: what send and recv use.
+/// Buffers of an ordered pair of `ranks`, together: what send and recv use.
 constexpr std::uint64_t pair_scratch_bytes(std::uint64_t ranks) noexcept {
   return std::clamp<std::uint64_t>((16 << 20) / (ranks * ranks), 8 << 10, 512 << 10);
+}
+
+/// Buffers that an area of so many bytes is cut into: a multiple of four.
+constexpr std::uint64_t message_buffers(std::uint64_t pair_bytes) noexcept {
+  return std::clamp<std::uint64_t>(pair_bytes / (64 << 10) * 4, 4, kMostBuffers / 2);
 }
 
 /// Offsets within a bank of `ranks` ranks. Pure arithmetic; all areas are line-aligned, scratch page-aligned.
 struct BankLayout {
   std::uint32_t ranks = 0;
   std::uint64_t scratch_bytes = 0;  ///< per rank, both halves
-  std::uint64_t pair_bytes = 0;     ///< per ordered pair, both halves
+  std::uint64_t pair_bytes = 0;     ///< per ordered pair
   std::uint64_t header = 0, progress = 0, withdrawals = 0, descriptors = 0, offers = 0, packets = 0,
-                flags = 0, pair_lines = 0, pair_flags = 0, counts = 0, control_end = 0;
-  std::uint64_t scratch = 0, pairs = 0, total = 0;
+                flags = 0, counts = 0, control_end = 0;
+  std::uint64_t scratch = 0, messages = 0, pairs = 0, total = 0;
 
   static BankLayout make(std::uint32_t ranks, std::uint64_t scratch_bytes,
                          std::uint64_t pair_bytes) noexcept {
@@ -164,11 +202,11 @@ struct BankLayout {
     layout.offers = take(n * kHistory * sizeof(OfferLine), 2 * kLine);
     layout.packets = take(n * kHistory * sizeof(PacketLine), kLine);
     layout.flags = take(n * n * sizeof(FlagLine), kLine);
-    layout.pair_lines = take(n * n * sizeof(PairLine), kLine);
-    layout.pair_flags = take(n * n * sizeof(FlagLine) * 2, kLine);
     layout.counts = take(n * kHalves * 3 * n * sizeof(std::uint64_t), kLine);
     layout.control_end = round_up(at, kPage);
     layout.scratch = take(n * layout.scratch_bytes, kPage);
+    // Resident as it is used: most ranks exchange messages with few others.
+    layout.messages = take(n * n * sizeof(MessageLines), kPage);
     layout.pairs = take(n * n * layout.pair_bytes, kPage);
     layout.total = round_up(at, kPage);
     return layout;

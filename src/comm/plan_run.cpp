@@ -21,13 +21,12 @@ bool reached(const std::atomic<std::uint64_t>& word, std::uint64_t value) noexce
 
 PlanRun::PlanRun(Epoch& epoch, Board& board, PlanSource source, const Call& call,
                  std::optional<DirectOption> direct)
-    : epoch_(epoch),
+    : Run(describe(call)),
+      epoch_(epoch),
       board_(board),
       source_(std::move(source)),
       call_(call),
-      descriptor_(describe(call)),
       element_bytes_(size_of(call.type)),
-      message_(call.is_message()),
       direct_(std::move(direct)),
       stream_(call.output_bytes(epoch.rank, epoch.size) >= stream_from_bytes() ? stream_kernel() : nullptr) {
   if (call.reduces()) {
@@ -37,11 +36,6 @@ PlanRun::PlanRun(Epoch& epoch, Board& board, PlanSource source, const Call& call
       multiply_ = multiply_kernel(call.type);
       factor_ = *factor_bits(call);
     }
-  }
-  if (message_) {
-    const auto peer = static_cast<std::uint32_t>(call.root);
-    pair_[0] = call.is_send() ? epoch.rank : peer;
-    pair_[1] = call.is_send() ? peer : epoch.rank;
   }
 }
 
@@ -55,24 +49,18 @@ PlanRun::~PlanRun() {
 void PlanRun::start() {
   check_ = base::settings().check;
   if (source_.plan) take_plan(source_.plan);
-  trusted_.assign(message_ ? 2 : epoch_.size, 0);
-  trusted_[static_cast<std::size_t>(own_plan_rank())] = 1;
-  if (message_) {
-    auto& counter = call_.is_send() ? epoch_.pair_sent[pair_[1]] : epoch_.pair_received[pair_[0]];
-    sequence_ = ++counter;
-    half_ = (sequence_ % kHalves) * (epoch_.bank.layout().pair_bytes / kHalves);
-  } else {
-    sequence_ = begin_call(epoch_, descriptor_);
-    fingerprint_ = fingerprint_of(epoch_, sequence_);
-    half_ = (sequence_ % kHalves) * (epoch_.bank.layout().scratch_bytes / kHalves);
-  }
+  trusted_.assign(epoch_.size, 0);
+  trusted_[static_cast<std::size_t>(own_rank())] = 1;
+  sequence_ = begin_call(epoch_, descriptor_);
+  fingerprint_ = fingerprint_of(epoch_, sequence_);
+  half_ = (sequence_ % kHalves) * (epoch_.bank.layout().scratch_bytes / kHalves);
   base_ = sequence_ << kFlagShift;
   phase_ = Phase::entering;
 }
 
 void PlanRun::take_plan(std::shared_ptr<const core::Plan> plan) {
   plan_ = std::move(plan);
-  next_.assign(plan_->programs[static_cast<std::size_t>(own_plan_rank())].size(), 0);
+  next_.assign(plan_->programs[static_cast<std::size_t>(own_rank())].size(), 0);
 }
 
 bool PlanRun::has_plan() {
@@ -88,22 +76,6 @@ bool PlanRun::has_plan() {
 bool PlanRun::may_enter() {
   static_assert(kHalves <= kHistory);
   if (sequence_ == 1 && !whoever_needs_it_is_present()) return false;
-  if (message_) {
-    if (call_.is_send()) {
-      auto& line = epoch_.bank.pair(pair_[0], pair_[1]);
-      // One descriptor per pair: the receiver must have finished the previous message.
-      if (sequence_ > 1 && static_cast<std::int64_t>(line.received_sequence.load(std::memory_order_acquire) -
-                                                     (sequence_ - 1)) < 0)
-        return false;
-      line.kind.store(descriptor_.kind, std::memory_order_relaxed);
-      line.count.store(descriptor_.count, std::memory_order_relaxed);
-      line.sent_sequence.store(sequence_, std::memory_order_release);
-      wake(1);
-      return true;
-    }
-    // An empty message has no steps: the announcement itself is what the receiver waits for.
-    return trusts(0);
-  }
   if (sequence_ > kHalves && static_cast<std::int64_t>(epoch_.known_finished - (sequence_ - kHalves)) < 0) {
     std::uint64_t slowest = sequence_ - 1;
     for (std::uint32_t rank = 0; rank < epoch_.size; ++rank) {
@@ -156,13 +128,9 @@ bool PlanRun::has_opened() {
 // A bank goes with its last reference: nobody leaves something in it for a rank that has not mapped it yet,
 // and leaves. Where everybody hears from everybody, a collective's end makes sure of that.
 bool PlanRun::whoever_needs_it_is_present() const noexcept {
-  const auto present = [&](std::uint32_t rank) {
-    return epoch_.bank.progress(rank).present.load(std::memory_order_acquire) != 0;
-  };
-  if (message_) return !call_.is_send() || present(pair_[1]);
   if (check_ && !call_.has_root()) return true;
   for (std::uint32_t rank = 0; rank < epoch_.size; ++rank)
-    if (!present(rank)) return false;
+    if (epoch_.bank.progress(rank).present.load(std::memory_order_acquire) == 0) return false;
   return true;
 }
 
@@ -200,7 +168,7 @@ Poll PlanRun::advance() {
   end_visits();
   if (difference_) return Poll::blocked;
   // Where everybody hears from everybody a rank leaves only when it has seen that all make the same call.
-  if (all_done && check_ && !message_ && !call_.has_root()) {
+  if (all_done && check_ && !call_.has_root()) {
     look_for_mismatch();
     if (difference_) return Poll::blocked;
     all_done = has_heard_from_all();
@@ -214,7 +182,7 @@ Poll PlanRun::advance() {
 }
 
 Poll PlanRun::run_channel(std::size_t channel) {
-  const auto& program = plan_->programs[static_cast<std::size_t>(own_plan_rank())][channel];
+  const auto& program = plan_->programs[static_cast<std::size_t>(own_rank())][channel];
   auto& next = next_[channel];
   const auto first = next;
   for (; next < program.size(); ++next) {
@@ -248,51 +216,39 @@ bool PlanRun::step_ready(const core::Step& step) {
   }
 }
 
-bool PlanRun::packet_is_here(std::int32_t plan_rank) {
+bool PlanRun::packet_is_here(std::int32_t rank) {
   const auto expected = packet_flag(sequence_, fingerprint_);
-  const auto flag = epoch_.bank.packet(epoch_rank(plan_rank), sequence_).flag.load(std::memory_order_acquire);
+  const auto flag =
+      epoch_.bank.packet(static_cast<std::uint32_t>(rank), sequence_).flag.load(std::memory_order_acquire);
   if (flag == expected) return true;
   if (flag >> 32 == (sequence_ & 0xffffffffu)) look_for_mismatch();
   return false;
 }
 
-bool PlanRun::trust(std::size_t plan_rank) noexcept {
-  trusted_[plan_rank] = 1;
+bool PlanRun::trust(std::size_t rank) noexcept {
+  trusted_[rank] = 1;
   return true;
 }
 
 // Data of a peer is used only after its descriptor of this very operation, or that one's fingerprint beside a
 // flag, was seen to be equal. The descriptor cannot be gone: the peer needs our finishing this operation
 // before it reuses the line.
-bool PlanRun::trusts(std::int32_t plan_rank) {
-  const auto index = static_cast<std::size_t>(plan_rank);
-  if (trusted_[index] != 0 || !check_) return true;
+bool PlanRun::trusts(std::int32_t rank) {
+  const auto peer = static_cast<std::uint32_t>(rank);
+  if (trusted_[peer] != 0 || !check_) return true;
   if (difference_) return false;  // one is enough, and descriptor_ may tell of it already
-  if (message_) return trusts_message(index);
-  const std::uint32_t rank = epoch_rank(plan_rank);
-  const auto raised_in = epoch_.bank.flags(epoch_.rank, rank).call.load(std::memory_order_relaxed);
-  if (!call_.counts && raised_in == packet_flag(sequence_, fingerprint_)) return trust(index);
-  switch (look_at_call(epoch_, rank, sequence_)) {
+  const auto raised_in = epoch_.bank.flags(epoch_.rank, peer).call.load(std::memory_order_relaxed);
+  if (!call_.counts && raised_in == packet_flag(sequence_, fingerprint_)) return trust(peer);
+  switch (look_at_call(epoch_, peer, sequence_)) {
     case Announced::not_yet:
       return false;
     case Announced::same:
-      return call_.counts ? counts_fit(rank) && trust(index) : trust(index);
+      return call_.counts ? counts_fit(peer) && trust(peer) : trust(peer);
     case Announced::different:
-      difference_ = find_difference(epoch_, rank, sequence_);
-      if (call_.counts && difference_->sequence == sequence_) (void)counts_fit(rank);
+      difference_ = find_difference(epoch_, peer, sequence_);
+      if (call_.counts && difference_->sequence == sequence_) (void)counts_fit(peer);
       return false;
   }
-  return false;
-}
-
-bool PlanRun::trusts_message(std::size_t index) {
-  if (call_.is_send()) return trust(index);  // the receiver checks
-  auto& line = epoch_.bank.pair(pair_[0], pair_[1]);
-  if (line.sent_sequence.load(std::memory_order_acquire) != sequence_) return false;
-  const Descriptor theirs{line.kind.load(std::memory_order_relaxed),
-                          line.count.load(std::memory_order_relaxed)};
-  if (theirs == descriptor_) return trust(index);
-  difference_ = CallDifference{static_cast<std::int32_t>(pair_[0]), sequence_, descriptor_, theirs};
   return false;
 }
 
@@ -353,12 +309,6 @@ void PlanRun::finish() {
   phase_ = Phase::finished;
   fence_streamed();
   if (visits_) visits_->finish();
-  if (message_) {
-    if (call_.is_send()) return;
-    epoch_.bank.pair(pair_[0], pair_[1]).received_sequence.store(sequence_, std::memory_order_release);
-    wake(0);
-    return;
-  }
   // Whoever has heard from everyone in operation s knows that everyone has finished s - 1.
   if (has_heard_from_all()) {
     epoch_.known_called = sequence_;

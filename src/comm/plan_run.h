@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host executor: carries out one rank's programs of a plan. It contains no algorithm. It never blocks:
-// advance() does what can be done now, so that one thread can drive many operations (groups, several ranks).
+// The host executor: carries out one rank's programs of a plan. It contains no algorithm.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +15,8 @@
 #include "comm/epoch.h"
 #include "comm/kernels_host/reduce.h"
 #include "comm/protocol.h"
+#include "comm/run.h"
 #include "comm/same_calls.h"
-#include "comm/wait.h"
 #include "core/plan/plan.h"
 
 namespace tugline::comm {
@@ -29,7 +28,7 @@ struct PlanSource {
   std::function<std::shared_ptr<const core::Plan>(const Call& call)> later = {};
 };
 
-class PlanRun {
+class PlanRun final : public Run {
  public:
   /// A collective operation: takes the epoch's next sequence number and publishes its descriptor when it
   /// starts.
@@ -37,29 +36,14 @@ class PlanRun {
   PlanRun(Epoch& epoch, Board& board, PlanSource source, const Call& call,
           std::optional<DirectOption> direct = std::nullopt);
 
-  /// Once it has ended, well or not, no other rank touches the caller's buffers. Waits for that after an
-  /// error.
-  ~PlanRun();
-  PlanRun(const PlanRun&) = delete;
-  PlanRun& operator=(const PlanRun&) = delete;
+  /// Waits after an error, until nobody touches the caller's buffers.
+  ~PlanRun() override;
 
-  /// Carries out all steps that can be. `done` once, at the end; then the operation is finished and published
-  /// as such.
-  Poll advance();
-  /// A peer's different call, once one was seen.
-  const std::optional<CallDifference>& difference() const noexcept { return difference_; }
-  const Descriptor& descriptor() const noexcept { return descriptor_; }
-  /// A different call was seen, or a mapping failed: the run will not go on.
-  bool has_failed() const noexcept { return difference_.has_value() || mapping_error_.has_value(); }
-  std::uint64_t sequence() const noexcept { return sequence_; }
-  /// Whether ranks reach each other's buffers; final once the first step has been carried out.
-  bool is_direct() const noexcept { return plan_ && plan_->direct; }
-  /// Set when everybody offered but a buffer of a peer could not be mapped here; then advance() only blocks.
-  const std::optional<Error>& mapping_error() const noexcept { return mapping_error_; }
-  /// Looks at the descriptors of all ranks this operation waits for; called when waiting takes long.
-  void look_for_mismatch();
-  WaitSubject subject() const;
-  Pending pending() const noexcept;
+  Poll advance() override;
+  void look_for_mismatch() override;
+  WaitSubject subject() const override;
+  Pending pending() const noexcept override;
+  bool is_direct() const noexcept override { return plan_ && plan_->direct; }
 
  private:
   enum class Phase : std::uint8_t { fresh, entering, opening, running, finished };
@@ -93,30 +77,22 @@ class PlanRun {
   void raise(std::int32_t peer, std::uint8_t flag, std::uint32_t value, bool last) const noexcept;
   void put_packet(const core::Step& step);
   void take_packet(const core::Step& step);
-  bool packet_is_here(std::int32_t plan_rank);
+  bool packet_is_here(std::int32_t rank);
   std::int32_t peer_waited_for() const noexcept;
-  bool trusts(std::int32_t plan_rank);
-  bool trust(std::size_t plan_rank) noexcept;
-  bool trusts_message(std::size_t index);
+  bool trusts(std::int32_t rank);
+  bool trust(std::size_t rank) noexcept;
   bool has_heard_from_all() const noexcept;
   bool counts_fit(std::uint32_t peer);
   bool all_pairs_fit() const noexcept;
-  void wake(std::int32_t plan_rank) const noexcept;
+  void wake(std::int32_t rank) const noexcept;
 
-  // Ranks of the plan are ranks of the epoch, but for messages: there 0 is the sender and 1 the receiver.
-  std::uint32_t epoch_rank(std::int32_t plan_rank) const noexcept {
-    return message_ ? pair_[plan_rank] : static_cast<std::uint32_t>(plan_rank);
-  }
-  std::int32_t own_plan_rank() const noexcept {
-    return message_ ? (call_.is_send() ? 0 : 1) : static_cast<std::int32_t>(epoch_.rank);
-  }
+  std::int32_t own_rank() const noexcept { return static_cast<std::int32_t>(epoch_.rank); }
 
   Epoch& epoch_;
   Board& board_;
   PlanSource source_;
   std::shared_ptr<const core::Plan> plan_;
   Call call_;
-  const Descriptor descriptor_;
   std::uint32_t fingerprint_ = 0;
   ReduceKernel reduce_ = nullptr;
   ScaleKernel scale_ = nullptr;
@@ -124,11 +100,8 @@ class PlanRun {
   std::uint64_t factor_ = 0;
   std::vector<std::byte> multiplied_;  ///< input of the step at hand
   std::size_t element_bytes_ = 1;
-  bool message_ = false;
   bool check_ = true;
-  std::uint32_t pair_[2] = {};
   Phase phase_ = Phase::fresh;
-  std::uint64_t sequence_ = 0;
   std::uint64_t base_ = 0;  ///< flag value of this operation's 0
   std::uint64_t half_ = 0;  ///< scratch offset of this operation's half
   std::optional<DirectOption> direct_;
@@ -136,15 +109,13 @@ class PlanRun {
   std::optional<PeerBuffers> peers_;  ///< of a direct plan
   std::optional<Visits> visits_;      ///< of a direct plan
   bool owner_gone_ = false;           ///< a peer's buffer is no longer there
-  std::optional<Error> mapping_error_;
   /// Small operations need no memory of the heap.
   std::byte small_[512];
   std::pmr::monotonic_buffer_resource memory_{small_, sizeof small_};
   std::pmr::vector<std::uint32_t> next_{&memory_};    ///< next step by channel
-  std::pmr::vector<std::uint8_t> trusted_{&memory_};  ///< by plan rank, 1: descriptor seen and equal
-  std::optional<CallDifference> difference_;
-  StreamKernel stream_ = nullptr;  ///< for results that are too large for the caches
-  bool unfenced_ = false;          ///< something was streamed since the last fence
+  std::pmr::vector<std::uint8_t> trusted_{&memory_};  ///< by rank, 1: descriptor seen and equal
+  StreamKernel stream_ = nullptr;                     ///< for results that are too large for the caches
+  bool unfenced_ = false;                             ///< something was streamed since the last fence
   std::vector<std::byte> staged_;  ///< the last combination that was streamed, where it may be read again
   core::Place staged_for_;
   std::uint64_t staged_bytes_ = 0;

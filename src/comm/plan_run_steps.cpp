@@ -42,7 +42,7 @@ void PlanRun::execute(const core::Step& step) {
         break;
       }
       for (std::int32_t peer = 0, last = plan_->ranks - 1; peer <= last; ++peer)
-        if (peer != own_plan_rank()) raise(peer, step.flag, step.value, true);
+        if (peer != own_rank()) raise(peer, step.flag, step.value, true);
       break;
     case core::StepKind::wait:
       break;
@@ -80,7 +80,7 @@ void PlanRun::reduce(const core::Step& step) {
 
 void PlanRun::store_streamed(const core::Place& destination, const void* source,
                              std::uint64_t bytes) noexcept {
-  if (destination.rank == own_plan_rank()) staged_bytes_ = 0;
+  if (destination.rank == own_rank()) staged_bytes_ = 0;
   auto* to = resolve(destination);
   if (to != source) stream_(to, source, bytes);
   unfenced_ = true;
@@ -107,7 +107,6 @@ std::byte* PlanRun::resolve(const core::Place& place) const noexcept {
     case core::Space::scratch:
       break;
   }
-  if (message_) return epoch_.bank.pair_scratch(pair_[0], pair_[1]) + half_ + place.offset;
   // Any way of giving areas to ranks is right within an operation, for a half is used by nobody else then.
   const auto rank = static_cast<std::uint32_t>(place.rank);
   return epoch_.bank.scratch(epoch_.traded[sequence_ % kHalves] ? 1 - rank : rank) + half_ + place.offset;
@@ -124,31 +123,26 @@ const std::byte* PlanRun::resolve_operand(const core::Place& place, std::uint64_
 }
 
 std::atomic<std::uint64_t>& PlanRun::flag_here(std::int32_t peer, std::uint8_t flag) const noexcept {
-  if (!message_) return epoch_.bank.flags(epoch_.rank, epoch_rank(peer)).words[flag];
-  auto& line = call_.is_send() ? epoch_.bank.pair_flags_at_sender(pair_[0], pair_[1])
-                               : epoch_.bank.pair_flags_at_receiver(pair_[0], pair_[1]);
-  return line.words[flag];
+  return epoch_.bank.flags(epoch_.rank, static_cast<std::uint32_t>(peer)).words[flag];
 }
 
 void PlanRun::raise(std::int32_t peer, std::uint8_t flag, std::uint32_t value, bool last) const noexcept {
-  auto& line = !message_         ? epoch_.bank.flags(epoch_rank(peer), epoch_.rank)
-               : call_.is_send() ? epoch_.bank.pair_flags_at_receiver(pair_[0], pair_[1])
-                                 : epoch_.bank.pair_flags_at_sender(pair_[0], pair_[1]);
-  if (!message_) line.call.store(packet_flag(sequence_, fingerprint_), std::memory_order_relaxed);
+  auto& line = epoch_.bank.flags(static_cast<std::uint32_t>(peer), epoch_.rank);
+  line.call.store(packet_flag(sequence_, fingerprint_), std::memory_order_relaxed);
   line.words[flag].store(base_ + value, std::memory_order_release);
   if (last) wake(peer);
 }
 
-void PlanRun::wake(std::int32_t plan_rank) const noexcept {
+void PlanRun::wake(std::int32_t rank) const noexcept {
   if (anybody_sleeps(epoch_.bank.header().sleepers))
-    ring(board_.doorbells[epoch_.originals[epoch_rank(plan_rank)]]);
+    ring(board_.doorbells[epoch_.originals[static_cast<std::uint32_t>(rank)]]);
 }
 
 void PlanRun::put_packet(const core::Step& step) {
   publish_packet(epoch_, sequence_, fingerprint_, resolve_operand(step.source, step.bytes), step.bytes);
   if (anybody_sleeps(epoch_.bank.header().sleepers))
     for (std::int32_t peer = 0; peer < plan_->ranks; ++peer)
-      if (peer != own_plan_rank()) ring(board_.doorbells[epoch_.originals[epoch_rank(peer)]]);
+      if (peer != own_rank()) ring(board_.doorbells[epoch_.originals[static_cast<std::uint32_t>(peer)]]);
 }
 
 void PlanRun::take_packet(const core::Step& step) {
@@ -164,7 +158,7 @@ void PlanRun::take_packet(const core::Step& step) {
   if (step.kind == core::StepKind::reduce_packet && !everyone) operands_.push_back(to);
   for (std::int32_t peer = first; peer <= last; ++peer) {
     auto& payload = payloads_[static_cast<std::size_t>(peer - first)];
-    read_packet(epoch_.bank.packet(epoch_rank(peer), sequence_), payload.bytes,
+    read_packet(epoch_.bank.packet(static_cast<std::uint32_t>(peer), sequence_), payload.bytes,
                 step.source.offset + step.bytes);
     operands_.push_back(payload.bytes + step.source.offset);
   }

@@ -12,13 +12,13 @@ std::int32_t PlanRun::peer_waited_for() const noexcept {
   if (blocked_->peer != core::kEveryone) return blocked_->peer;
   const auto expected = packet_flag(sequence_, fingerprint_);
   for (std::int32_t peer = 0; peer < plan_->ranks; ++peer)
-    if (epoch_.bank.packet(epoch_rank(peer), sequence_).flag.load(std::memory_order_relaxed) != expected)
+    if (epoch_.bank.packet(static_cast<std::uint32_t>(peer), sequence_)
+            .flag.load(std::memory_order_relaxed) != expected)
       return peer;
-  return own_plan_rank();
+  return own_rank();
 }
 
 Pending PlanRun::pending() const noexcept {
-  if (message_) return {0, call_.root};
   return {phase_ == Phase::fresh ? epoch_.sequence + 1 : sequence_};
 }
 
@@ -26,7 +26,6 @@ WaitSubject PlanRun::subject() const {
   WaitSubject about;
   about.sequence = sequence_;
   about.call = descriptor_;
-  if (message_) about.message = call_.is_send() ? 1 : -1;
   // The first of those that are late.
   const auto first_behind = [this](const auto& has_come) {
     for (std::uint32_t rank = 0; rank < epoch_.size; ++rank)
@@ -36,9 +35,8 @@ WaitSubject PlanRun::subject() const {
   };
   if (phase_ != Phase::running && (sequence_ <= 1 || !plan_)) {
     about.what = "arrival in this epoch";
-    about.peer = message_ ? call_.root : first_behind([](const ProgressLine& line) {
-      return line.present.load(std::memory_order_acquire) != 0;
-    });
+    about.peer = first_behind(
+        [](const ProgressLine& line) { return line.present.load(std::memory_order_acquire) != 0; });
     about.expected = 1;
     return about;
   }
@@ -48,7 +46,7 @@ WaitSubject PlanRun::subject() const {
     about.expected = sequence_;
     return about;
   }
-  if (phase_ == Phase::entering && !message_ && epoch_.known_called < needed_for(sequence_)) {
+  if (phase_ == Phase::entering && epoch_.known_called < needed_for(sequence_)) {
     about.what = "call";
     about.expected = needed_for(sequence_);
     about.peer = first_not_called(epoch_, about.expected);
@@ -57,7 +55,7 @@ WaitSubject PlanRun::subject() const {
   if (phase_ != Phase::running || blocked_ == nullptr) {
     about.what = "leave to reuse scratch";
     about.expected = sequence_ - kHalves;
-    about.peer = message_ ? call_.root : first_behind([this](const ProgressLine& line) {
+    about.peer = first_behind([this](const ProgressLine& line) {
       const auto finished = line.finished.load(std::memory_order_acquire);
       return static_cast<std::int64_t>(finished - (sequence_ - kHalves)) >= 0;
     });
@@ -69,7 +67,7 @@ WaitSubject PlanRun::subject() const {
     about.expected = sequence_;
     return about;
   }
-  about.peer = static_cast<std::int32_t>(epoch_rank(peer_waited_for()));
+  about.peer = peer_waited_for();
   if (blocked_->kind == core::StepKind::wait) {
     about.what = "flag";
     about.expected = base_ + blocked_->value;
@@ -77,7 +75,7 @@ WaitSubject PlanRun::subject() const {
   } else {
     about.what = "packet";
     about.expected = packet_flag(sequence_, fingerprint_);
-    about.seen = &epoch_.bank.packet(epoch_rank(peer_waited_for()), sequence_).flag;
+    about.seen = &epoch_.bank.packet(static_cast<std::uint32_t>(peer_waited_for()), sequence_).flag;
   }
   return about;
 }

@@ -248,7 +248,8 @@ Status CommunicatorState::execute_exclusively(const Call& call) {
     if (!result.status.ok()) remember(result.status);
     return result.status;
   }
-  PlanRun run(epoch, board(), plan_source(call, epoch), call, direct_option(call, epoch));
+  AnyRun room;
+  Run& run = *make_run(call, room);
   auto poll = [&] {
     const Poll result = run.advance();
     return run.has_failed() ? Poll::done : result;
@@ -261,7 +262,7 @@ Status CommunicatorState::execute_exclusively(const Call& call) {
   return settle(run, wait(place_, poll, alarm, subject));
 }
 
-Status CommunicatorState::settle(const PlanRun& run, Status status) {
+Status CommunicatorState::settle(const Run& run, Status status) {
   if (const auto& difference = run.difference()) {
     status = {ErrorCode::mismatch, difference->peer};
     const bool message = run.pending().peer >= 0;
@@ -300,14 +301,14 @@ Status CommunicatorState::run_alone(const Call& call) noexcept {
   return {};
 }
 
-std::unique_ptr<PlanRun> CommunicatorState::make_run(const Call& call) {
+Run* CommunicatorState::make_run(const Call& call, AnyRun& room) {
   Epoch& epoch = *epoch_;
-  if (epoch.size == 1 && !call.is_message()) {
+  if (call.is_message()) return &room.emplace<MessageRun>(epoch, board(), call, message_reach(call, epoch));
+  if (epoch.size == 1) {
     (void)run_alone(call);
     return nullptr;
   }
-  return std::make_unique<PlanRun>(epoch, board(), plan_source(call, epoch), call,
-                                   direct_option(call, epoch));
+  return &room.emplace<PlanRun>(epoch, board(), plan_source(call, epoch), call, direct_option(call, epoch));
 }
 
 void CommunicatorState::begin_exclusive(const Call& call) {
@@ -319,12 +320,13 @@ void CommunicatorState::begin_exclusive(const Call& call) {
     end_exclusive();
     throw to_error(status, call);
   }
+  if (epoch_->size > 1 && !waiting_decided_) decide_how_to_wait();
 }
 
 std::optional<DirectOption> CommunicatorState::direct_option(const Call& call, Epoch& epoch) {
   // What pairs exchange may be much at one rank and little at another: then all look.
   const bool pairs = call.counts && call.counts->of_pairs();
-  if (call.is_message() || (call.bytes() < kDirectFromBytes && !pairs)) return std::nullopt;
+  if (call.bytes() < kDirectFromBytes && !pairs) return std::nullopt;
   memory_->imports().drop_retired();  // what peers have freed goes, also where nothing is reached any more
   DirectOption option;
   const auto& settings = base::settings();
@@ -345,8 +347,30 @@ std::optional<DirectOption> CommunicatorState::direct_option(const Call& call, E
   option.imports = &memory_->imports();
   option.limits = option.imports->limits();
   option.process = identity_.process;
-  option.may_store = [this, &epoch](std::uint32_t rank) { return may_store(epoch.originals[rank]); };
+  option.may_store = who_may_store(epoch);
   return option;
+}
+
+MessageReach CommunicatorState::message_reach(const Call& call, Epoch& epoch) {
+  MessageReach reach;
+  if (call.bytes() < kDirectMessageBytes) return reach;
+  memory_->imports().drop_retired();
+  reach.imports = &memory_->imports();
+  reach.process = identity_.process;
+  const auto& settings = base::settings();
+  const bool other_plan = !(settings.plan.empty() || settings.plan == "direct");
+  if (!call.is_send() || !settings.zero_copy || other_plan) return reach;
+  const auto& board = epoch.board->get();
+  const auto peer = epoch.originals[static_cast<std::size_t>(call.root)];
+  if (const auto found = memory_->windows().find(call.send, call.bytes())) {
+    reach.reach = Offer::Reach::everyone;
+    reach.window = *found;
+  } else if (board.members[peer].load(std::memory_order_acquire) != 0 &&
+             board.processes[peer].load(std::memory_order_relaxed) == identity_.process) {
+    reach.reach = Offer::Reach::threads;
+  }
+  if (reach.reach != Offer::Reach::none) reach.may_store = who_may_store(epoch);
+  return reach;
 }
 
 bool CommunicatorState::all_in_one_process(Epoch& epoch) const noexcept {
@@ -388,7 +412,7 @@ PlanSource CommunicatorState::plan_source(const Call& call, Epoch& epoch) {
 std::shared_ptr<const core::Plan> CommunicatorState::plan_for(const Call& call, Epoch& epoch, Reach reach) {
   core::PlanRequest request;
   request.collective = call.collective;
-  request.ranks = call.is_message() ? 2 : static_cast<std::int32_t>(epoch.size);
+  request.ranks = static_cast<std::int32_t>(epoch.size);
   request.root = call.has_root() ? call.root : 0;
   request.element_bytes = size_of(call.type);
   request.bytes = call.bytes();
@@ -396,9 +420,8 @@ std::shared_ptr<const core::Plan> CommunicatorState::plan_for(const Call& call, 
   request.average = call.reduces() && call.op == ReduceOp::avg;
   request.pre_multiplied = call.factor.has_value();
   request.direct = reach == Reach::all_buffers;
-  request.only_rank = static_cast<std::int32_t>(call.is_message() ? (call.is_send() ? 0 : 1) : epoch.rank);
-  const auto& layout = epoch.bank.layout();
-  request.scratch_bytes = (call.is_message() ? layout.pair_bytes : layout.scratch_bytes) / kHalves;
+  request.only_rank = static_cast<std::int32_t>(epoch.rank);
+  request.scratch_bytes = epoch.bank.layout().scratch_bytes / kHalves;
   if (forced_plan_ && forced_plan_->collective == request.collective &&
       forced_plan_->ranks == request.ranks && forced_plan_->bytes == request.bytes &&
       forced_plan_->root == request.root && forced_plan_->average == request.average &&
@@ -416,11 +439,11 @@ std::shared_ptr<const core::Plan> CommunicatorState::plan_for(const Call& call, 
   // With counts only a place to look: same_counts() decides.
   std::uint64_t sizes = descriptor.count;
   for (const std::uint64_t bytes : request.blocks) sizes = (sizes ^ bytes) * 0x9e3779b97f4a7c15u;
-  const PlanKey key{
-      descriptor.kind & ~std::uint64_t{0xff0000}, sizes,
-      static_cast<std::uint64_t>(request.in_place) | static_cast<std::uint64_t>(request.average) << 1 |
-          static_cast<std::uint64_t>(call.is_send()) << 2 | static_cast<std::uint64_t>(request.direct) << 3 |
-          static_cast<std::uint64_t>(request.pre_multiplied) << 4};
+  const PlanKey key{descriptor.kind & ~std::uint64_t{0xff0000}, sizes,
+                    static_cast<std::uint64_t>(request.in_place) |
+                        static_cast<std::uint64_t>(request.average) << 1 |
+                        static_cast<std::uint64_t>(request.direct) << 2 |
+                        static_cast<std::uint64_t>(request.pre_multiplied) << 3};
   const auto same_counts = [&](const CachedPlan& cached) {
     return cached.counts == call.counts || (call.counts && cached.counts && *cached.counts == *call.counts);
   };

@@ -10,12 +10,14 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <variant>
 #include <vector>
 
 #include "broker/client.h"
 #include "comm/call.h"
 #include "comm/epoch.h"
 #include "comm/group.h"
+#include "comm/message_run.h"
 #include "comm/one_shot_packet.h"
 #include "comm/plan_run.h"
 #include "comm/request.h"
@@ -26,6 +28,9 @@
 #include "tugline/communicator.h"
 
 namespace tugline::comm {
+
+/// Room for a run of either kind.
+using AnyRun = std::variant<std::monostate, MessageRun, PlanRun>;
 
 class CommunicatorState : public std::enable_shared_from_this<CommunicatorState> {
  public:
@@ -71,14 +76,14 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   // For groups, which drive several communicators at once. The busy word is held from begin() to end().
   void begin_exclusive(const Call& call);
   void end_exclusive() noexcept { busy_.store(false, std::memory_order_release); }
-  /// A run of the call in the current epoch; null when the call needs none (one rank; then it is done
-  /// already).
-  std::unique_ptr<PlanRun> make_run(const Call& call);
+  /// A run of the call in the current epoch, in `room`; null when the call needs none (one rank; then it is
+  /// done already).
+  Run* make_run(const Call& call, AnyRun& room);
   /// The state of waiting: ok while it makes sense to go on.
   Status look_at_alarm(const Pending& pending) const noexcept;
   WaitPlace& wait_place() noexcept { return place_; }
   /// Records a failed operation (for agree() and later calls); publishes a mismatch to all ranks.
-  Status settle(const PlanRun& run, Status status);
+  Status settle(const Run& run, Status status);
   /// `operation`: what is not a call of `call`'s kind.
   Error to_error(const Status& status, const Call& call, std::string_view operation = {}) const;
   std::shared_ptr<Epoch> current() const noexcept {
@@ -112,6 +117,11 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   PlanSource plan_source(const Call& call, Epoch& epoch);
   /// None for calls that never go direct.
   std::optional<DirectOption> direct_option(const Call& call, Epoch& epoch);
+  MessageReach message_reach(const Call& call, Epoch& epoch);
+  /// What direct plans and messages need to withdraw a buffer, by rank of the epoch.
+  std::function<bool(std::uint32_t)> who_may_store(Epoch& epoch) {
+    return [this, &epoch](std::uint32_t rank) { return may_store(epoch.originals[rank]); };
+  }
   Status execute(const Call& call);
   Status execute_exclusively(const Call& call);
   Status run_alone(const Call& call) noexcept;

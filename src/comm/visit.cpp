@@ -31,7 +31,7 @@ void release(const Buffers&) noexcept {}
 /// They are at work there, not waiting: this ends by itself, soon unless a process is stopped.
 class VisitorWait {
  public:
-  void look_again(const Epoch& epoch, std::uint32_t rank) noexcept {
+  void look_again(std::uint32_t owner, std::uint32_t rank) noexcept {
     if (++looks_ <= kYields) {
       std::this_thread::yield();
       return;
@@ -42,7 +42,7 @@ class VisitorWait {
     base::log(
         base::LogLevel::warn,
         "rank {} has failed and waits for rank {}, which is still at its buffers (is its process stopped?)",
-        epoch.rank, rank);
+        owner, rank);
   }
 
  private:
@@ -54,6 +54,13 @@ class VisitorWait {
 
 bool is_behind(std::uint64_t value, std::uint64_t sequence) noexcept {
   return static_cast<std::int64_t>(value - sequence) < 0;
+}
+
+void say_withdrawn(std::atomic<std::uint64_t>& withdrawn, std::uint64_t sequence) noexcept {
+  auto seen = withdrawn.load(std::memory_order_relaxed);
+  while (is_behind(seen, sequence) &&
+         !withdrawn.compare_exchange_weak(seen, sequence, std::memory_order_seq_cst)) {
+  }
 }
 
 }  // namespace
@@ -93,21 +100,44 @@ void offer_buffers(const Buffers& buffers) noexcept {
   release(buffers);
 }
 
+void take_back_buffers(const Buffers& buffers) noexcept {
+  acquire(buffers);
+}
+
 void withdraw_buffers(const Epoch& epoch, std::uint64_t sequence, const Buffers& buffers,
                       FunctionRef<bool(std::uint32_t)> may_store) noexcept {
-  auto& withdrawn = epoch.bank.withdrawal(epoch.rank).withdrawn;
-  auto seen = withdrawn.load(std::memory_order_relaxed);
-  while (is_behind(seen, sequence) &&
-         !withdrawn.compare_exchange_weak(seen, sequence, std::memory_order_seq_cst)) {
-  }
+  say_withdrawn(epoch.bank.withdrawal(epoch.rank).withdrawn, sequence);
   for (std::uint32_t rank = 0; rank < epoch.size; ++rank) {
     if (rank == epoch.rank) continue;
     const auto& visiting = epoch.bank.progress(rank).visiting;
     VisitorWait wait;
     while (visiting.load(std::memory_order_seq_cst) == sequence && may_store(rank))
-      wait.look_again(epoch, rank);
+      wait.look_again(epoch.rank, rank);
   }
   acquire(buffers);
+}
+
+Visit::Visit(std::atomic<std::uint64_t>& visiting, const std::atomic<std::uint64_t>& withdrawn,
+             std::uint64_t sequence, const std::byte* buffer) noexcept
+    : visiting_(visiting), buffer_(buffer) {
+  acquire({const_cast<std::byte*>(buffer_)});
+  visiting_.store(sequence, std::memory_order_seq_cst);
+  allowed_ = is_behind(withdrawn.load(std::memory_order_seq_cst), sequence);
+}
+
+Visit::~Visit() {
+  release({const_cast<std::byte*>(buffer_)});
+  visiting_.store(0, std::memory_order_release);
+}
+
+void withdraw_buffer(std::atomic<std::uint64_t>& withdrawn, const std::atomic<std::uint64_t>& visiting,
+                     std::uint64_t sequence, const OwnedBuffer& buffer,
+                     FunctionRef<bool(std::uint32_t)> may_store) noexcept {
+  say_withdrawn(withdrawn, sequence);
+  VisitorWait wait;
+  while (visiting.load(std::memory_order_seq_cst) == sequence && may_store(buffer.visitor))
+    wait.look_again(buffer.owner, buffer.visitor);
+  acquire({static_cast<std::byte*>(const_cast<void*>(buffer.buffer))});
 }
 
 }  // namespace tugline::comm

@@ -51,12 +51,43 @@ class Visits {
   std::int32_t withdrawn_ = -1;
 };
 
+/// The same at the one buffer of a message's sender: begins with construction and ends with destruction.
+class Visit {
+ public:
+  /// `visiting` is this rank's word, `withdrawn` the owner's, both of the pair; they outlive this.
+  Visit(std::atomic<std::uint64_t>& visiting, const std::atomic<std::uint64_t>& withdrawn,
+        std::uint64_t sequence, const std::byte* buffer) noexcept;
+  ~Visit();
+  Visit(const Visit&) = delete;
+  Visit& operator=(const Visit&) = delete;
+  /// False when the owner has withdrawn the buffer: it must not be touched.
+  explicit operator bool() const noexcept { return allowed_; }
+
+ private:
+  std::atomic<std::uint64_t>& visiting_;
+  const std::byte* buffer_;
+  bool allowed_;
+};
+
 /// This rank offers its buffers.
 void offer_buffers(const Buffers& buffers) noexcept;
+/// They are its own again: everybody else is done with them.
+void take_back_buffers(const Buffers& buffers) noexcept;
 /// This rank, which has offered them, ends operation `sequence` early. Returns when nobody is at its buffers,
 /// nor will be. `may_store(rank)`: false once that rank's process can store nothing more. A stopped process
 /// in the middle of a copy holds this up, and is reported.
 void withdraw_buffers(const Epoch& epoch, std::uint64_t sequence, const Buffers& buffers,
                       FunctionRef<bool(std::uint32_t)> may_store) noexcept;
+
+/// A message's sender and its buffer.
+struct OwnedBuffer {
+  const void* buffer = nullptr;
+  std::uint32_t owner = 0;    ///< this rank
+  std::uint32_t visitor = 0;  ///< the receiver
+};
+/// The same for the buffer of a message that ends early, see Visit.
+void withdraw_buffer(std::atomic<std::uint64_t>& withdrawn, const std::atomic<std::uint64_t>& visiting,
+                     std::uint64_t sequence, const OwnedBuffer& buffer,
+                     FunctionRef<bool(std::uint32_t)> may_store) noexcept;
 
 }  // namespace tugline::comm

@@ -264,7 +264,7 @@ core::PlanRequest request_of(const PlanOptions& options) {
                             .bytes = has_data(options.collective) ? options.bytes : 0,
                             .in_place = options.in_place,
                             .average = reduces(options.collective) && options.op == ReduceOp::avg,
-                            .scratch_bytes = scratch / comm::kHalves};
+                            .scratch_bytes = message ? scratch : scratch / comm::kHalves};
   if (request.bytes % request.element_bytes != 0) {
     throw UsageError(
         fmt::format("{} bytes are no whole number of {} elements", request.bytes, name_of(options.type)),

@@ -52,8 +52,8 @@ Plan build_tree(const PlanRequest& request);
 /// crosses from group to group does so once. all_reduce, reduce, broadcast, all_gather(_v),
 /// reduce_scatter(_v).
 Plan build_hierarchical(const PlanRequest& request);
-/// From buffer to buffer, for requests that say that this can be: all collectives but barrier and send_recv,
-/// all_to_all(_v) not in place.
+/// From buffer to buffer, for requests that say that this can be: all collectives but barrier, all_to_all(_v)
+/// not in place.
 Plan build_direct(const PlanRequest& request);
 /// Chunks through the sender's scratch with credits. send_recv only.
 Plan build_point_to_point(const PlanRequest& request);

@@ -10,6 +10,8 @@ namespace tugline::core {
 namespace {
 
 constexpr std::uint8_t kDone = 0;
+constexpr std::int32_t kSender = 0;
+constexpr std::int32_t kReceiver = 1;
 // What is combined is written to every rank while it lies in the first-level cache.
 constexpr std::uint64_t kPieceBytes = 8 << 10;
 
@@ -81,7 +83,10 @@ class Direct {
         });
         break;
       case Collective::barrier:
+        break;
       case Collective::send_recv:
+        if (self_ == kReceiver)
+          program_.copy(program_.output(0), ProgramWriter::input_of(kSender, 0), request_.bytes);
         break;
     }
     for_peers([&](std::int32_t peer) {
@@ -108,6 +113,8 @@ class Direct {
         return owner == request_.root;
       case Collective::reduce:
         return rank == request_.root;
+      case Collective::send_recv:
+        return rank == kReceiver;
       default:
         return true;
     }
@@ -155,7 +162,7 @@ class Direct {
 
 bool can_build_direct(const PlanRequest& request) noexcept {
   if (!request.direct || request.pre_multiplied || !needs_exchange(request)) return false;
-  if (request.collective == Collective::barrier || request.collective == Collective::send_recv) return false;
+  if (request.collective == Collective::barrier) return false;
   const bool to_all =
       request.collective == Collective::all_to_all || request.collective == Collective::all_to_all_v;
   // In place, the blocks of an all_to_all would have to change places through something.

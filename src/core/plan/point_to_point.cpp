@@ -13,7 +13,9 @@ Plan build_point_to_point(const PlanRequest& request) {
 
   validate(request);
   if (!can_build("point_to_point", request)) throw_cannot_build("point_to_point", request);
-  const Pipeline pipeline = *one_way_pipeline(request, request.bytes);
+  PlanRequest cut = request;
+  if (cut.chunk_bytes == 0) cut.chunk_bytes = message_chunk(request.bytes, kLongTradedChunkBytes);
+  const Pipeline pipeline = *one_way_pipeline(cut, request.bytes);
   const CreditRule credits{pipeline.slots, pipeline.chunks()};
 
   Plan plan = empty_plan("point_to_point", request);
