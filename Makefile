@@ -33,9 +33,11 @@ matrix: bootstrap
 	scripts/build release tugline_command
 	scripts/matrix
 
+MINUTES ?= 20
 soak: bootstrap
-	scripts/build release tugline_command process_worker
-	scripts/soak
+	scripts/build cpu-tsan tugline_command soak_ranks
+	scripts/build cpu-asan tugline_command soak_ranks
+	scripts/soak $(MINUTES) $(SEED)
 
 chaos: bootstrap
 	scripts/build release tugline_command process_worker

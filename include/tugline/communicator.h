@@ -13,7 +13,9 @@
 // Who needs nobody's data (the root of a broadcast or scatter, everybody but the root of a reduce or gather)
 // may return before the others have called; it hears of a difference at a later call, at the latest at
 // agree(). Copies of a communicator mean the same one. Thread safety: one operation of it runs at a time; a
-// second at once is Error{invalid_usage}. abort() and status() may be called from any thread at any time.
+// second at once is Error{invalid_usage}. Operations of different communicators run at once, in threads or on
+// streams of their own, in any order on each rank. abort() and status() may be called from any thread at any
+// time.
 #pragma once
 
 #include <cstddef>

@@ -13,8 +13,8 @@
 namespace tugline {
 namespace {
 
-// Every member of this process takes host devices of its own: a blocking call of one rank-thread holds its
-// device's default stream until the peers have come, and they may be threads of the same process.
+// Every member of this process takes host devices of its own: blocking calls of a rank-thread run behind its
+// device's default stream, and what is on that may wait for peers that are threads of the same process.
 int take_device_indices(int count) {
   static std::atomic<int> next{0};
   return next.fetch_add(count);

@@ -90,6 +90,11 @@ std::optional<SettingsFile> read_file(const std::string& path) {
     throw Error(ErrorCode::system, fmt::format("the settings file {} is a directory", path),
                 "name a file in TUGLINE_CONFIG_FILE, or move the directory away",
                 {.operation = "reading settings", .native_code = EISDIR});
+  // Opening one waits for its writer, and what one process reads is gone for the next.
+  if (std::filesystem::is_fifo(path, unknown))
+    throw Error(ErrorCode::invalid_argument, fmt::format("the settings file {} is a pipe", path),
+                "name a regular file in TUGLINE_CONFIG_FILE: every process of the job reads it",
+                {.operation = "reading settings"});
   errno = 0;
   std::ifstream stream(path);
   if (!stream) {

@@ -46,6 +46,30 @@ Touched touched(const Call& call, std::uint32_t rank) noexcept {
   }
 }
 
+/// Which buffers of each rank the programs of `rank` touch. Only these wait for it: the others may be freed
+/// by the time it looks.
+std::vector<Touched> touched_by(const core::Plan& plan, std::uint32_t rank) {
+  std::vector<Touched> touched(static_cast<std::size_t>(plan.ranks));
+  const auto look_at = [&](const core::Place& place) {
+    auto& one = touched[static_cast<std::size_t>(place.rank)];
+    one.send = one.send || place.space == core::Space::input;
+    one.recv = one.recv || place.space == core::Space::output;
+  };
+  for (const auto& program : plan.programs[rank]) {
+    for (const auto& step : program) {
+      const bool moves = step.kind == core::StepKind::copy || step.kind == core::StepKind::put ||
+                         step.kind == core::StepKind::reduce;
+      if (!moves) continue;
+      look_at(step.destination);
+      look_at(step.source);
+      if (step.kind != core::StepKind::reduce) continue;
+      look_at(step.second);
+      for (const auto& place : step.more) look_at(place);
+    }
+  }
+  return touched;
+}
+
 std::uint64_t word_of(const void* address) noexcept {
   return reinterpret_cast<std::uintptr_t>(address);
 }
@@ -158,24 +182,27 @@ Offer::Reach common_reach(const Epoch& epoch, std::uint64_t sequence) noexcept {
 }
 
 PeerBuffers::PeerBuffers(const Epoch& epoch, std::uint64_t sequence, const Call& call,
-                         Offer::Reach reach_of_all, memory::ImportCache& imports)
+                         Offer::Reach reach_of_all, const core::Plan& plan, memory::ImportCache& imports)
     : buffers_(epoch.size) {
+  const auto touched = touched_by(plan, epoch.rank);
   for (std::uint32_t rank = 0; rank < epoch.size; ++rank) {
     if (rank == epoch.rank) {
       buffers_[rank] = buffers_of(call);
       continue;
     }
     const auto& line = epoch.bank.offer(rank, sequence);
+    const auto [sends, receives] = touched[rank];
     if (reach_of_all == Offer::Reach::threads) {
-      buffers_[rank] = {address_of(line.send_address), address_of(line.recv_address)};
+      if (sends) buffers_[rank].send = address_of(line.send_address);
+      if (receives) buffers_[rank].recv = address_of(line.recv_address);
       continue;
     }
-    const auto word = [](const std::atomic<std::uint64_t>& from) {
-      return from.load(std::memory_order_relaxed);
+    const auto map = [&](const auto& segment, const auto& offset, base::Access needed) {
+      return reach(imports, segment.load(std::memory_order_relaxed), offset.load(std::memory_order_relaxed),
+                   needed);
     };
-    buffers_[rank] = {
-        reach(imports, word(line.send_segment), word(line.send_offset), base::Access::read_only),
-        reach(imports, word(line.recv_segment), word(line.recv_offset), base::Access::read_write)};
+    if (sends) buffers_[rank].send = map(line.send_segment, line.send_offset, base::Access::read_only);
+    if (receives) buffers_[rank].recv = map(line.recv_segment, line.recv_offset, base::Access::read_write);
   }
 }
 

@@ -69,13 +69,15 @@ struct DirectOption {
   bool offers() const noexcept { return offer.reach != Offer::Reach::none; }
 };
 
-/// The buffers of all ranks as this rank sees them. Keeps them mapped for its lifetime.
+/// The buffers of all ranks as this rank sees them; null where its plan touches nothing. Keeps them mapped
+/// for its lifetime.
 class PeerBuffers {
  public:
-  /// Takes, or maps, what the others published for operation `sequence`; `reach` is what all have offered.
-  /// Throws as ImportCache::map, and Error{permission_denied} for an output that can only be read here.
+  /// Takes, or maps, what `plan` lets this rank touch of what the others published for operation `sequence`;
+  /// `reach` is what all have offered. Throws as ImportCache::map, and Error{permission_denied} for an output
+  /// that can only be read here.
   PeerBuffers(const Epoch& epoch, std::uint64_t sequence, const Call& call, Offer::Reach reach,
-              memory::ImportCache& imports);
+              const core::Plan& plan, memory::ImportCache& imports);
 
   std::byte* send(std::uint32_t rank) const noexcept { return buffers_[rank].send; }
   std::byte* recv(std::uint32_t rank) const noexcept { return buffers_[rank].recv; }

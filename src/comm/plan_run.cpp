@@ -111,8 +111,9 @@ bool PlanRun::has_opened() {
   }
   const auto reach = common_reach(epoch_, sequence_);
   if (reach == Offer::Reach::none) return true;
+  auto plan = direct_->plan ? direct_->plan : direct_->later(call_, sequence_);
   try {
-    peers_.emplace(epoch_, sequence_, call_, reach, *direct_->imports);
+    peers_.emplace(epoch_, sequence_, call_, reach, *plan, *direct_->imports);
   } catch (const Error& error) {
     // A segment goes with its owner, who is in this operation: the wait will be told of the death, which is
     // what there is to say. The same for the broker's end.
@@ -121,7 +122,7 @@ bool PlanRun::has_opened() {
     return false;
   }
   visits_.emplace(epoch_, sequence_, peers_->all());
-  take_plan(direct_->plan ? direct_->plan : direct_->later(call_, sequence_));
+  take_plan(std::move(plan));
   return true;
 }
 

@@ -46,6 +46,8 @@ std::shared_ptr<CommunicatorState> CommunicatorState::split(int color, int key) 
     identity.members.push_back(static_cast<broker::MemberId>(member_of(epoch->originals[ranks[i]])));
   }
   auto child = create(client_, device_, std::move(identity));
+  // Each keeps the memory of a communicator that was dropped.
+  std::erase_if(children_, [](const auto& dropped) { return dropped.expired(); });
   children_.push_back(child);
   return child;
 }

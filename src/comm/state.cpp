@@ -208,9 +208,12 @@ void CommunicatorState::submit(Call call, const Target& target) {
     return;
   }
   requests_.drain();
-  const auto stream = device_.default_stream();
-  auto task = [&]() -> Status { return execute(call); };
-  if (Status status = device_.run(stream.get(), task); !status.ok()) throw to_error(status, call);
+  // Behind the stream's work, but not on it: another thread of this rank may be in another communicator,
+  // whose peers wait for it before they come to this call.
+  const auto behind = []() -> Status { return {}; };
+  if (Status status = device_.run(device_.default_stream().get(), behind); !status.ok())
+    throw to_error(status, call);
+  if (Status status = execute(call); !status.ok()) throw to_error(status, call);
 }
 
 void CommunicatorState::begin_request(Request& request, std::function<void()> operation) {

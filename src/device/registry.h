@@ -12,9 +12,9 @@
 
 namespace tugline::device {
 
-/// Host device `index`; made, with those before it, when first asked for. Threads that act as ranks need one
-/// each: a blocking call of one holds its device's default stream until its peers have come. Throws
-/// Error{invalid_argument} for an index below 0 or above 1023.
+/// Host device `index`; made, with those before it, when first asked for. Threads that act as ranks take one
+/// each: what one has enqueued on its device's default stream holds up the blocking calls behind it, which
+/// may be what its peers wait for. Throws Error{invalid_argument} for an index below 0 or above 1023.
 Device& host_device(int index);
 
 /// The host devices 0 .. count-1. Throws Error{invalid_argument} for a count below 1 or above 1024.

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <cerrno>
+#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <sstream>
@@ -219,6 +220,11 @@ void save_topology(const Topology& topology, const std::string& path) {
 }
 
 Topology load_topology(const std::string& path) {
+  // Opening one waits for its writer, and what one process reads is gone for the next.
+  std::error_code unknown;
+  if (std::filesystem::is_fifo(path, unknown))
+    throw Error(ErrorCode::invalid_argument, fmt::format("the topology file {} is a pipe", path),
+                "give a regular file", {.operation = "reading a topology file"});
   errno = 0;
   std::ifstream file(path, std::ios::binary);
   if (!file) fail("opening", path, errno);

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cctype>
@@ -154,6 +155,14 @@ TEST(Settings, FindsTheFileInOrder) {
     ADD_FAILURE() << "a directory was read";
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("the settings file " + home + " is a directory"));
+  }
+  const auto pipe = (directory / "pipe").string();
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  try {
+    path_of({{"TUGLINE_CONFIG_FILE", pipe}});
+    ADD_FAILURE() << "a pipe was read";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("the settings file " + pipe + " is a pipe"));
   }
   try {
     path_of({{"TUGLINE_CONFIG_FILE", "/dev/zero"}});

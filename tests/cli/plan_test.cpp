@@ -2,6 +2,7 @@
 // What `tugline plan` shows: what a communicator would run, and why something else cannot.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <fstream>
@@ -114,6 +115,12 @@ TEST(Plan, ChecksAFileAndNamesTheWrongStep) {
   auto right = run_command({"plan", "--check", path});
   EXPECT_EQ(right.exit_code, 0) << right.error;
   EXPECT_THAT(right.output, HasSubstr("is right"));
+
+  const std::string pipe = (directory.path() / "pipe").string();
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  auto nobody = run_command({"plan", "--check", pipe});
+  EXPECT_EQ(nobody.exit_code, 2);
+  EXPECT_THAT(nobody.error, HasSubstr('"' + pipe + "\" is a pipe that nobody writes to"));
 
   std::string text = document["plan"].dump(2);
   auto at = text.find("\"reduce\"");

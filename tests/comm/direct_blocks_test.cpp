@@ -104,5 +104,30 @@ TEST(DirectBlocks, PairsFindTheirBlocksWhereTheOthersHaveThem) {
   }
 }
 
+// Who neither gives nor gets anything still says that it is at nobody's buffers; so do all, where nobody
+// does.
+TEST(DirectBlocks, PairsWithoutAnythingToExchangeTakePart) {
+  run_threads(3, [](Communicator& comm, int rank) {
+    for (const std::size_t count : {std::size_t{2000}, std::size_t{0}}) {
+      const auto between = [&](int from, int to) { return from != 1 && to != 1 ? count : 0; };
+      std::vector<std::size_t> send, recv, at;
+      for (int peer = 0; peer < 3; ++peer) {
+        send.push_back(between(rank, peer));
+        recv.push_back(between(peer, rank));
+        at.push_back(static_cast<std::size_t>(peer) * 2000);
+      }
+      std::vector<std::int32_t> out(6000);
+      std::vector<std::int32_t> in(6000, -9);
+      for (std::size_t i = 0; i < out.size(); ++i) out[i] = value(rank, i);
+      comm.all_to_all_v(out.data(), send, at, in.data(), recv, at, DataType::i32);
+      for (int peer = 0; peer < 3; ++peer)
+        for (std::size_t i = 0; i < 2000; ++i)
+          ASSERT_EQ(in[static_cast<std::size_t>(peer) * 2000 + i],
+                    i < between(peer, rank) ? value(peer, static_cast<std::size_t>(rank) * 2000 + i) : -9);
+    }
+    EXPECT_EQ(comm.state().direct_operations(), 2u);
+  });
+}
+
 }  // namespace
 }  // namespace tugline::comm::test

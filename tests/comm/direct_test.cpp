@@ -18,6 +18,7 @@
 
 #include "broker_ranks.h"
 #include "local_job.h"
+#include "memory/member_memory.h"
 
 namespace tugline::comm::test {
 namespace {
@@ -179,6 +180,20 @@ TEST(DirectOffer, BuffersComeAndGo) {
       self.kept.clear();
     }
     EXPECT_EQ(self.state->direct_operations(), 50u);
+  });
+}
+
+// In a reduce nobody is at the buffers of the root, which may be through, and have freed them, before the
+// others look.
+TEST(DirectOffer, NobodyMapsBuffersThatItDoesNotTouch) {
+  run(3, [](Rank& self) {
+    const auto data = self.allocate<std::int32_t>(4096);
+    fill(data, self.rank, 1);
+    self.comm.reduce(data, ReduceOp::sum, 1);
+    EXPECT_EQ(self.state->direct_operations(), 1u);
+    EXPECT_EQ(memory::MemberMemory::of(self.client)->imports().statistics().imports,
+              self.rank == 1 ? 2u : 0u);
+    EXPECT_EQ(data[77], self.rank == 1 ? total(3, 77, 1) : value(self.rank, 77, 1));
   });
 }
 

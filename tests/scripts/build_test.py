@@ -61,7 +61,7 @@ class Targets(unittest.TestCase):
         "bench": {"tugline_command", "benchmarks"},
         "bench-peers": {"tugline_command", "tugline_peer"},
         "chaos": {"tugline_command", "process_worker"},
-        "soak": {"tugline_command", "process_worker"},
+        "soak": {"tugline_command", "soak_ranks"},
     }
 
     def test_each_builds_only_what_it_runs(self):
@@ -70,8 +70,10 @@ class Targets(unittest.TestCase):
                 lines = subprocess.run(["make", "-n", "--no-print-directory", "-C", ROOT, target], check=True,
                                        capture_output=True, text=True).stdout.splitlines()
                 builds = [line.split() for line in lines if line.startswith("scripts/build ")]
-                self.assertEqual([build[:2] for build in builds], [["scripts/build", "release"]])
-                self.assertEqual(set(builds[0][2:]), wanted)
+                presets = ["cpu-tsan", "cpu-asan"] if target == "soak" else ["release"]
+                self.assertEqual([build[:2] for build in builds], [["scripts/build", preset] for preset in presets])
+                for build in builds:
+                    self.assertEqual(set(build[2:]), wanted)
 
 
 if __name__ == "__main__":

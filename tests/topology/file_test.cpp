@@ -2,6 +2,7 @@
 #include "topology/file.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -91,6 +92,10 @@ TEST(TopologyFile, missing_and_forbidden_files_are_named) {
   EXPECT_NE(error_of(ErrorCode::not_found, [&] { save_topology(example(), nowhere); }).find(nowhere),
             std::string::npos);
   EXPECT_NE(error_of(ErrorCode::system, [&] { load_topology(directory.file("")); }), "");
+  const std::string pipe = directory.file("pipe");
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_NE(error_of(ErrorCode::invalid_argument, [&] { load_topology(pipe); }).find(pipe + " is a pipe"),
+            std::string::npos);
 }
 
 // Each change makes a wrong file, and the error says what is wrong with it.

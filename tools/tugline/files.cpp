@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -34,6 +35,13 @@ constexpr std::size_t kLongestFile = 256 << 20;
   auto what = fmt::format("cannot {} \"{}\": {}", verb, path, std::strerror(code));
   if (code == ENOENT && verb == "read") throw UsageError(kind, what, remedy, {.native_code = code});
   throw Error(kind, what, remedy, {.native_code = code});
+}
+
+void refuse_pipe_without_writer(int file, const std::string& path) {
+  struct stat info {};
+  if (::fstat(file, &info) != 0 || !S_ISFIFO(info.st_mode)) return;
+  throw UsageError(fmt::format("\"{}\" is a pipe that nobody writes to", path),
+                   "give a regular file, or start what writes to the pipe first");
 }
 
 /// Where the bytes for a path go first.
@@ -70,14 +78,21 @@ base::UniqueFd open_beside(const Target& target, const std::string& path) {
 }  // namespace
 
 std::string read_file(const std::string& path) {
-  base::UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  // Opening a pipe would wait until somebody writes to it, without a word; so does none of what follows.
+  base::UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!file) fail(path, "read", errno);
   std::string text;
   std::array<char, 64 << 10> block;
   while (true) {
     auto got = ::read(file.get(), block.data(), block.size());
     if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && errno == EAGAIN) {  // a pipe whose writer is there
+      pollfd more{file.get(), POLLIN, 0};
+      ::poll(&more, 1, -1);
+      continue;
+    }
     if (got < 0) fail(path, "read", errno);
+    if (got == 0 && text.empty()) refuse_pipe_without_writer(file.get(), path);
     if (got == 0) return text;
     text.append(block.data(), static_cast<std::size_t>(got));
     if (text.size() > kLongestFile)

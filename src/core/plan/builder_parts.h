@@ -10,9 +10,12 @@ namespace tugline::core {
 
 bool is_valid(const PlanRequest& request) noexcept;
 
-/// True when there is something to do: more than one rank, and bytes or a barrier.
+/// True when there is something to do: more than one rank, and bytes, a barrier, or others that may have
+/// bytes.
 inline bool needs_exchange(const PlanRequest& request) noexcept {
-  return request.ranks > 1 && (request.bytes > 0 || request.collective == Collective::barrier);
+  // One rank's part of a direct plan: the others may have something to exchange, and wait for its word.
+  const bool part = request.direct && request.only_rank >= 0;
+  return request.ranks > 1 && (request.bytes > 0 || request.collective == Collective::barrier || part);
 }
 
 /// Where the blocks of one rank's buffers lie: equal ones of `bytes`, or what request.blocks says.
