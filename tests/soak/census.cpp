@@ -29,11 +29,12 @@ struct Rule {
 };
 // Caches of allocators and, under sanitizers, shadow memory; a leak of small things shows in the counts
 // before.
-constexpr std::uint64_t kResidentSlack = std::uint64_t{kSanitized ? 256 : 64} << 20;
+constexpr std::uint64_t kResidentSlack = std::uint64_t{kSanitized ? 512 : 64} << 20;
+constexpr std::uint64_t kMappingsSlack = kSanitized ? 64 : 8;
 constexpr std::array<Rule, Census::kNames> kRules{{{"descriptors"},
                                                    {"threads"},
                                                    {"shared mappings"},
-                                                   {"mappings", 8},
+                                                   {"mappings", kMappingsSlack},
                                                    {"heap bytes", 4096, 24},
                                                    {"resident bytes", kResidentSlack},
                                                    {"members"},
