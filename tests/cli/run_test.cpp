@@ -2,6 +2,7 @@
 // `tugline run` from outside: exit codes, output, signals, nothing left behind.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 
@@ -12,6 +13,8 @@
 #include <sstream>
 
 #include "process.h"
+#include "topology/file.h"
+#include "topology/machine.h"
 
 namespace tugline::cli {
 namespace {
@@ -49,6 +52,30 @@ void expect_three_lines(const std::string& error, const std::string& names) {
   EXPECT_THAT(lines[0], HasSubstr(names));
   EXPECT_THAT(lines[1], testing::StartsWith("  where: "));
   EXPECT_THAT(lines[2], testing::StartsWith("  do: "));
+}
+
+TEST(Run, BindsRanksAsTheTopologySaysAndToNothingElse) {
+  const auto of = [](const std::string& description) {
+    TemporaryDirectory directory;
+    const std::string path = (directory.path() / "topology.json").string();
+    topology::save_topology(topology::read_synthetic(description), path);
+    Command command({"run", "-n", "2", "--no-prefix", "--bind", "numa", "--", "sh", "-c",
+                     "grep Cpus_allowed_list /proc/self/status | cut -f2"},
+                    {.environment = {{"TUGLINE_TOPOLOGY", path}}});
+    return command.wait();
+  };
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  ASSERT_EQ(::sched_getaffinity(0, sizeof allowed, &allowed), 0);
+  if (!CPU_ISSET(0, &allowed)) GTEST_SKIP() << "this process may not run on processor 0";
+  // Both on the one processor that there is.
+  const auto one = of("numa:1 core:1 pu:1");
+  ASSERT_EQ(one.exit_code, 0) << one.error;
+  EXPECT_EQ(one.output, "0\n0\n");
+  const auto foreign = of("numa:2 core:2000 pu:1");
+  EXPECT_EQ(foreign.exit_code, 1);
+  EXPECT_THAT(foreign.error, HasSubstr("the topology places rank 1 on processor "));
+  EXPECT_THAT(foreign.error, HasSubstr("unset TUGLINE_TOPOLOGY"));
 }
 
 TEST(Run, EndsWithZeroWhenAllRanksDo) {

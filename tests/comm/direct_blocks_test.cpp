@@ -68,6 +68,7 @@ TEST(DirectBlocks, PairsFindTheirBlocksWhereTheOthersHaveThem) {
     run_threads(ranks, [ranks](Communicator& comm, int rank) {
       const auto n = static_cast<std::size_t>(ranks);
       const auto count_of = [](int from, int to, int round) {
+        if (round == 3 && (from == 1 || to == 1)) return std::size_t{0};  // one rank has nothing at all
         return static_cast<std::size_t>((from * 5 + to * 3 + round) % 4) * 700;
       };
       for (int round = 0; round < 4; ++round) {

@@ -105,6 +105,10 @@ class Direct {
   /// Whether `rank` reads or writes buffers of `owner`.
   bool touches(std::int32_t rank, std::int32_t owner) const noexcept {
     switch (request_.collective) {
+      // By pair, which is all that a rank knows: one that has nothing may not know that others have
+      // something.
+      case Collective::all_to_all_v:
+        return (rank == self_ ? blocks_.received(owner) : blocks_.sent(rank)).bytes > 0;
       case Collective::all_reduce:
         return block_of(request_.bytes, request_.element_bytes, request_.ranks, rank).bytes() > 0;
       case Collective::broadcast:
@@ -161,7 +165,10 @@ class Direct {
 }  // namespace
 
 bool can_build_direct(const PlanRequest& request) noexcept {
-  if (!request.direct || request.pre_multiplied || !needs_exchange(request)) return false;
+  if (!request.direct || request.pre_multiplied) return false;
+  // What pairs exchange may be nothing at this rank and something at others, who go direct all the same.
+  const bool pairs = request.collective == Collective::all_to_all_v && request.ranks > 1;
+  if (!pairs && !needs_exchange(request)) return false;
   if (request.collective == Collective::barrier) return false;
   const bool to_all =
       request.collective == Collective::all_to_all || request.collective == Collective::all_to_all_v;

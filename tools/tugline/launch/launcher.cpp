@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <set>
@@ -34,11 +35,24 @@ namespace {
 /// The processors of each rank, round robin; empty: anywhere.
 std::vector<std::vector<int>> cpus_of(const LaunchRequest& request) {
   std::vector<std::vector<int>> cpus;
-  if (request.binding == Binding::core)
-    for (const int cpu : allowed_cpus()) cpus.push_back({cpu});
-  if (request.binding == Binding::numa)
-    for (auto& place : topology::place_compact(topology::this_machine(), request.ranks))
-      cpus.push_back(std::move(place.os_processors));
+  if (request.binding == Binding::none) return cpus;
+  const auto allowed = allowed_cpus();
+  if (request.binding == Binding::core) {
+    for (const int cpu : allowed) cpus.push_back({cpu});
+    return cpus;
+  }
+  for (const auto& place : topology::place_compact(topology::this_machine(), request.ranks)) {
+    auto& own = cpus.emplace_back();
+    // A topology file may be of more than this process has.
+    std::copy_if(place.os_processors.begin(), place.os_processors.end(), std::back_inserter(own),
+                 [&](int cpu) { return std::binary_search(allowed.begin(), allowed.end(), cpu); });
+    if (own.empty())
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("the topology places rank {} on processor {}, which this process may not use",
+                              cpus.size() - 1, place.os_processors.front()),
+                  "unset TUGLINE_TOPOLOGY, or name a file that describes this machine",
+                  {.operation = "--bind numa"});
+  }
   return cpus;
 }
 
