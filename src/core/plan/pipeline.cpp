@@ -23,14 +23,14 @@ std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) noexcept {
 
 }  // namespace
 
-std::uint64_t preferred_chunk(const PlanRequest& request, std::uint64_t length,
-                              std::uint64_t pieces) noexcept {
+std::uint64_t preferred_chunk(const PlanRequest& request, std::uint64_t length, std::uint64_t pieces,
+                              std::uint64_t smallest) noexcept {
   if (request.chunk_bytes != 0) return request.chunk_bytes;
-  std::uint64_t chunk = std::clamp(length / kDepth, kSmallestChunkBytes, kLargestCachedChunkBytes);
+  std::uint64_t chunk = std::clamp(length / kDepth, smallest, kLargestCachedChunkBytes);
   if (length / chunk > kManyChunks) chunk = kLargestChunkBytes;
   if (length / chunk > kMostChunks) chunk = length / kMostChunks;
   // Two pieces a slot are as good as one.
-  return pieces <= 2 ? chunk : std::max(chunk * 2 / pieces, kSmallestChunkBytes);
+  return pieces <= 2 ? chunk : std::max(chunk * 2 / pieces, smallest);
 }
 
 std::optional<Pipeline> lay_out(const PlanRequest& request, std::uint64_t length, std::uint64_t pieces,
@@ -108,7 +108,7 @@ std::optional<Pipeline> pair_pipeline(const PlanRequest& request) noexcept {
 
 std::optional<Pipeline> one_way_pipeline(const PlanRequest& request, std::uint64_t length,
                                          std::uint64_t pieces) noexcept {
-  const std::uint64_t wish = preferred_chunk(request, length, pieces);
+  const std::uint64_t wish = preferred_chunk(request, length, pieces, kSmallestOneWayChunkBytes);
   for (std::uint64_t slots : {8, 4, 2}) {
     auto pipeline = lay_out(request, length, pieces, slots, wish);
     if (pipeline && pipeline->chunk >= std::min(wish, kShortChunkBytes)) return pipeline;

@@ -25,6 +25,8 @@
 namespace tugline::core {
 
 inline constexpr std::uint64_t kSmallestChunkBytes = 16 << 10;
+/// Of a one-way pipeline, where nothing overlaps but its two ends: 16 KiB in four chunks take a quarter less.
+inline constexpr std::uint64_t kSmallestOneWayChunkBytes = 4 << 10;
 /// Below this chunk size a deeper pipeline does not pay for its smaller chunks.
 inline constexpr std::uint64_t kShortChunkBytes = 2 << 10;
 /// Chunk of two ranks that trade their scratch; from kLongTradeBytes on the larger one, up to that many
@@ -38,8 +40,8 @@ inline constexpr std::uint64_t kMostTradedChunks = 2048;
 
 /// Chunk size that the builders choose for `length` bytes: enough chunks to overlap publishing with
 /// consuming, small enough that the slots of all `pieces` stay in a core's cache, and not too many steps.
-std::uint64_t preferred_chunk(const PlanRequest& request, std::uint64_t length,
-                              std::uint64_t pieces = 1) noexcept;
+std::uint64_t preferred_chunk(const PlanRequest& request, std::uint64_t length, std::uint64_t pieces = 1,
+                              std::uint64_t smallest = kSmallestChunkBytes) noexcept;
 
 /// Chunk of a message, through buffers that change hands as traded scratch does; from kLongMessageBytes on
 /// the larger one. With 16 KiB 64 KiB took an eighth longer, with 8 KiB a half.
