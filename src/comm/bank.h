@@ -45,7 +45,10 @@ class Bank {
            ((sequence % kHalves) * layout_.ranks + rank) * 3 * layout_.ranks;
   }
   std::byte* scratch(std::uint32_t rank) const noexcept {
-    return base_ + layout_.scratch + rank * layout_.scratch_bytes;
+    return base_ + layout_.scratch + rank * layout_.rank_bytes;
+  }
+  std::byte* long_packet(std::uint32_t rank, std::uint64_t sequence) const noexcept {
+    return scratch(rank) + layout_.scratch_bytes + (sequence % kHistory) * layout_.packet_bytes;
   }
   /// Buffers of messages, to begin with those from `sender` to `receiver`.
   std::byte* message_buffers(std::uint32_t sender, std::uint32_t receiver) const noexcept {

@@ -65,13 +65,15 @@ struct alignas(2 * kLine) OfferLine {
 };
 static_assert(sizeof(OfferLine) == 2 * kLine);
 
-/// One packet: payload and flag in one cache line. The flag is written last, with the payload visible before
-/// it.
+/// A packet: the first bytes of its payload in one cache line with its flag, which is written last; the whole
+/// of a longer one beside its rank's scratch. Nobody writes it while others may read it, so the payload needs
+/// no atomics.
 struct alignas(kLine) PacketLine {
+  static constexpr std::size_t kBytes = 56;
   std::atomic<std::uint64_t> flag;  ///< sequence (low 32 bits) << 32 | fingerprint of the calls so far
-  std::atomic<std::uint64_t> payload[7];
+  std::byte payload[kBytes];
 };
-static_assert(sizeof(PacketLine) == kLine && sizeof(std::uint64_t[7]) == core::kPacketBytes);
+static_assert(sizeof(PacketLine) == kLine);
 
 /// Flags that one rank raises at another: written by the source alone.
 struct alignas(kLine) FlagLine {
@@ -178,6 +180,8 @@ constexpr std::uint64_t message_buffers(std::uint64_t pair_bytes) noexcept {
 struct BankLayout {
   std::uint32_t ranks = 0;
   std::uint64_t scratch_bytes = 0;  ///< per rank, both halves
+  std::uint64_t packet_bytes = 0;   ///< place of a long packet
+  std::uint64_t rank_bytes = 0;     ///< per rank: scratch, and the long packets behind it
   std::uint64_t pair_bytes = 0;     ///< per ordered pair
   std::uint64_t header = 0, progress = 0, withdrawals = 0, descriptors = 0, offers = 0, packets = 0,
                 flags = 0, counts = 0, control_end = 0;
@@ -188,6 +192,8 @@ struct BankLayout {
     BankLayout layout;
     layout.ranks = ranks;
     layout.scratch_bytes = round_up(scratch_bytes, kPage);
+    layout.packet_bytes = round_up(core::packet_bytes(static_cast<std::int32_t>(ranks)), kLine);
+    layout.rank_bytes = round_up(layout.scratch_bytes + kHistory * layout.packet_bytes, kPage);
     layout.pair_bytes = round_up(pair_bytes, kLine);
     const std::uint64_t n = ranks;
     std::uint64_t at = 0;
@@ -204,7 +210,7 @@ struct BankLayout {
     layout.flags = take(n * n * sizeof(FlagLine), kLine);
     layout.counts = take(n * kHalves * 3 * n * sizeof(std::uint64_t), kLine);
     layout.control_end = round_up(at, kPage);
-    layout.scratch = take(n * layout.scratch_bytes, kPage);
+    layout.scratch = take(n * layout.rank_bytes, kPage);
     // Resident as it is used: most ranks exchange messages with few others.
     layout.messages = take(n * n * sizeof(MessageLines), kPage);
     layout.pairs = take(n * n * layout.pair_bytes, kPage);

@@ -48,7 +48,9 @@ class PacketCall {
         call_(call),
         descriptor_(describe(call)),
         check_(check),
-        is_root_(static_cast<std::uint32_t>(call.root) == epoch.rank) {}
+        is_root_(static_cast<std::uint32_t>(call.root) == epoch.rank),
+        offset_(payload_bytes(call, epoch.size) > call.bytes() ? epoch.rank * call.bytes() : 0),
+        bytes_(call.bytes()) {}
 
   PacketResult run() {
     PacketResult result;
@@ -121,15 +123,13 @@ class PacketCall {
         ring(board_.doorbells[epoch_.originals[rank]]);
   }
 
-  /// Waits for all packets that this rank needs and reads them; returns how many.
+  /// Waits for all packets that this rank needs; returns how many.
   std::uint32_t gather(PacketResult& result) {
-    const std::uint64_t bytes = payload_bytes(call_, epoch_.size);
     std::uint32_t heard_from = 0;
     for (std::uint32_t rank = 0; rank < epoch_.size; ++rank) {
       if (!hears(rank)) continue;
       const PacketLine& line = epoch_.bank.packet(rank, sequence_);
       if (!packet_is_here(line, flag_, place_.own_core) && !await(rank, line, result)) return heard_from;
-      read_packet(line, payloads_[rank].bytes, bytes);
       ++heard_from;
     }
     // Who waits for nobody hears of what happens to the others here.
@@ -169,60 +169,51 @@ class PacketCall {
   }
 
   const std::byte* from(std::uint32_t rank) const noexcept {
-    return rank == epoch_.rank ? contribution_ : payloads_[rank].bytes;
+    return rank == epoch_.rank ? contribution_ + offset_
+                               : packet_part(epoch_, rank, sequence_, offset_, bytes_);
   }
 
   void deliver() {
-    const std::uint64_t bytes = call_.bytes();
-    auto* to = static_cast<std::byte*>(call_.recv);
     switch (call_.collective) {
       case Collective::all_reduce:
-        combine(0);
-        break;
       case Collective::reduce_scatter:
-        combine(epoch_.rank * bytes);
+        combine();
         break;
       case Collective::reduce:
-        if (is_root_) combine(0);
+        if (is_root_) combine();
         break;
       case Collective::all_gather:
-        collect(0);
+      case Collective::all_to_all:
+        collect();
         break;
       case Collective::gather:
-        if (is_root_) collect(0);
-        break;
-      case Collective::all_to_all:
-        collect(epoch_.rank * bytes);
+        if (is_root_) collect();
         break;
       case Collective::broadcast:
-        copy(to, from(static_cast<std::uint32_t>(call_.root)), bytes);
-        break;
       case Collective::scatter:
-        copy(to, from(static_cast<std::uint32_t>(call_.root)) + epoch_.rank * bytes, bytes);
+        copy(static_cast<std::byte*>(call_.recv), from(static_cast<std::uint32_t>(call_.root)));
         break;
       default:
         break;
     }
   }
 
-  static void copy(std::byte* to, const std::byte* from, std::uint64_t bytes) noexcept {
-    if (to != from) std::memcpy(to, from, bytes);
+  void copy(std::byte* to, const std::byte* from) const noexcept {
+    if (to != from) std::memcpy(to, from, bytes_);
   }
 
-  /// Everybody's part at `offset`, combined in the order of ranks.
-  void combine(std::uint64_t offset) {
+  /// Everybody's part, combined in the order of ranks.
+  void combine() {
     const void* operands[kMaxRanks];
-    for (std::uint32_t rank = 0; rank < epoch_.size; ++rank) operands[rank] = from(rank) + offset;
+    for (std::uint32_t rank = 0; rank < epoch_.size; ++rank) operands[rank] = from(rank);
     reduce_kernel(call_.type, call_.op)(call_.recv, operands, epoch_.size, call_.count);
     if (call_.op == ReduceOp::avg) scale_kernel(call_.type)(call_.recv, call_.count, epoch_.size);
   }
 
-  /// Everybody's part at `offset`, one behind the other.
-  void collect(std::uint64_t offset) noexcept {
-    const std::uint64_t bytes = call_.bytes();
+  /// Everybody's part, one behind the other.
+  void collect() const noexcept {
     auto* to = static_cast<std::byte*>(call_.recv);
-    for (std::uint32_t rank = 0; rank < epoch_.size; ++rank)
-      copy(to + rank * bytes, from(rank) + offset, bytes);
+    for (std::uint32_t rank = 0; rank < epoch_.size; ++rank) copy(to + rank * bytes_, from(rank));
   }
 
   Epoch& epoch_;
@@ -233,11 +224,13 @@ class PacketCall {
   const Descriptor descriptor_;
   const bool check_;
   const bool is_root_;  ///< of a rooted call
+  // What this rank takes of the others' packets.
+  const std::uint64_t offset_;
+  const std::uint64_t bytes_;
   std::uint64_t sequence_ = 0;
   std::uint64_t flag_ = 0;
   const std::byte* contribution_ = nullptr;
-  alignas(8) std::byte multiplied_[core::kPacketBytes];
-  PacketPayload payloads_[kMaxRanks];
+  alignas(kLine) std::byte multiplied_[core::packet_bytes(1)];
 };
 
 }  // namespace
@@ -245,7 +238,8 @@ class PacketCall {
 bool fits_one_shot_packet(const Call& call, std::uint32_t ranks) noexcept {
   if (call.counts || call.is_message()) return false;
   return call.collective == Collective::barrier ||
-         (call.count != 0 && payload_bytes(call, ranks) <= core::kPacketBytes);
+         (call.count != 0 &&
+          payload_bytes(call, ranks) <= core::packet_bytes(static_cast<std::int32_t>(ranks)));
 }
 
 PacketResult run_one_shot_packet(Epoch& epoch, Board& board, WaitPlace& place,

@@ -121,7 +121,6 @@ class PlanRun final : public Run {
   std::uint64_t staged_bytes_ = 0;
   // Of the step at hand; kept for their memory.
   std::pmr::vector<const void*> operands_{&memory_};
-  std::vector<PacketPayload> payloads_;
   const core::Step* blocked_ = nullptr;  ///< the step that waits, for reports
 };
 

@@ -152,16 +152,12 @@ void PlanRun::take_packet(const core::Step& step) {
   // Their flags carried the fingerprint.
   for (std::int32_t peer = first; peer <= last; ++peer) trusted_[static_cast<std::size_t>(peer)] = 1;
   if (step.bytes == 0) return;  // a barrier's packet: there is no buffer
-  payloads_.resize(static_cast<std::size_t>(last - first + 1));
   operands_.clear();
   auto* to = resolve(step.destination);
   if (step.kind == core::StepKind::reduce_packet && !everyone) operands_.push_back(to);
-  for (std::int32_t peer = first; peer <= last; ++peer) {
-    auto& payload = payloads_[static_cast<std::size_t>(peer - first)];
-    read_packet(epoch_.bank.packet(static_cast<std::uint32_t>(peer), sequence_), payload.bytes,
-                step.source.offset + step.bytes);
-    operands_.push_back(payload.bytes + step.source.offset);
-  }
+  for (std::int32_t peer = first; peer <= last; ++peer)
+    operands_.push_back(
+        packet_part(epoch_, static_cast<std::uint32_t>(peer), sequence_, step.source.offset, step.bytes));
   if (operands_.size() == 1) {
     std::memcpy(to, operands_.front(), step.bytes);
   } else {

@@ -3,7 +3,9 @@
 // path.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 
@@ -44,24 +46,20 @@ inline std::uint64_t packet_flag(std::uint64_t sequence, std::uint32_t fingerpri
 inline void publish_packet(const Epoch& epoch, std::uint64_t sequence, std::uint32_t fingerprint,
                            const void* payload, std::size_t bytes) noexcept {
   auto& line = epoch.bank.packet(epoch.rank, sequence);
-  std::uint64_t words[core::kPacketBytes / 8];
-  if (bytes != 0) std::memcpy(words, payload, bytes);
-  for (std::size_t i = 0; i * 8 < bytes; ++i) line.payload[i].store(words[i], std::memory_order_relaxed);
+  if (bytes != 0) std::memcpy(line.payload, payload, std::min(bytes, PacketLine::kBytes));
+  if (bytes > PacketLine::kBytes) std::memcpy(epoch.bank.long_packet(epoch.rank, sequence), payload, bytes);
   // An exchange, not a store: it leaves the store buffer at once, which takes a quarter off a small
   // operation's time.
   line.flag.exchange(packet_flag(sequence, fingerprint), std::memory_order_release);
 }
 
-/// A packet's payload out of its line.
-struct alignas(8) PacketPayload {
-  std::byte bytes[core::kPacketBytes];
-};
-
-/// Reads the first `bytes` of a packet whose flag was seen (acquire).
-inline void read_packet(const PacketLine& line, void* payload, std::size_t bytes) noexcept {
-  std::uint64_t words[core::kPacketBytes / 8];
-  for (std::size_t i = 0; i * 8 < bytes; ++i) words[i] = line.payload[i].load(std::memory_order_relaxed);
-  if (bytes != 0) std::memcpy(payload, words, bytes);
+/// Where `bytes` of a packet whose flag was seen (acquire) can be read until this rank has finished the
+/// operation.
+inline const std::byte* packet_part(const Epoch& epoch, std::uint32_t rank, std::uint64_t sequence,
+                                    std::size_t offset, std::size_t bytes) noexcept {
+  const bool in_line = offset + bytes <= PacketLine::kBytes;
+  return (in_line ? epoch.bank.packet(rank, sequence).payload : epoch.bank.long_packet(rank, sequence)) +
+         offset;
 }
 
 }  // namespace tugline::comm

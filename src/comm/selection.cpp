@@ -104,8 +104,8 @@ Choice choose_by_cost(const core::PlanRequest& request, const core::CostModel& m
 
 Choice choose_freely(const core::PlanRequest& request, const core::CostModel& machine, bool rank_order) {
   if (core::can_build("one_shot_packet", request))
-    return {"one_shot_packet",
-            fmt::format("fits one packet of {} bytes: one trip, no exit barrier", core::kPacketBytes)};
+    return {"one_shot_packet", fmt::format("fits one packet of {} bytes: one trip, no exit barrier",
+                                           core::packet_bytes(request.ranks))};
   if (core::can_build("direct", request))
     return {"direct", "every rank can reach the buffers of all: nothing is copied through scratch"};
   // Two ranks read the same bytes either way, and one shot lets them trade their scratch.

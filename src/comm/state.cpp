@@ -124,7 +124,7 @@ std::shared_ptr<Epoch> CommunicatorState::make_epoch(std::shared_ptr<const Mappe
   // Pages are populated by the rank that writes them: they are charged to it and lie in its memory, and a
   // shortage is an error here instead of a signal later.
   base::populate(epoch->bank.base(), layout.control_end);
-  base::populate(epoch->bank.scratch(rank), layout.scratch_bytes);
+  base::populate(epoch->bank.scratch(rank), layout.rank_bytes);
   epoch->bank.progress(rank).present.store(1, std::memory_order_release);
   if (anybody_sleeps(epoch->bank.header().sleepers)) ring_everyone(*epoch);
   return epoch;

@@ -57,7 +57,7 @@ TEST(Selection, TheForcedBuilderWinsWhereItCanAndIsNamedWhereNot) {
 }
 
 TEST(Selection, TwoRanksTradeTheirScratchAtEverySize) {
-  for (std::uint64_t bytes : {64u, 64u << 10, 64u << 20}) {
+  for (std::uint64_t bytes : {2u << 10, 64u << 10, 64u << 20}) {
     const auto request = request_of(core::Collective::all_reduce, 2, bytes, 2 << 20);
     EXPECT_EQ(choose_builder(request, {}).builder, "one_shot") << bytes;
   }
@@ -73,18 +73,19 @@ TEST(Selection, RanksThatShareTwoCores) {
   };
   using core::Collective;
   for (const Row& row :
-       {Row{Collective::all_reduce, 8, 256, "one_shot"}, Row{Collective::all_reduce, 8, 2 << 10, "one_shot"},
+       {Row{Collective::all_reduce, 8, 1024, "one_shot_packet"},
+        Row{Collective::all_reduce, 8, 2 << 10, "one_shot"},
         Row{Collective::all_reduce, 8, 16 << 10, "two_shot"},
         Row{Collective::all_reduce, 8, 1 << 20, "two_shot"},
         Row{Collective::all_reduce, 8, 8 << 20, "two_shot"},
         Row{Collective::all_reduce, 4, 128 << 10, "two_shot"},
         Row{Collective::all_reduce, 4, 1 << 20, "two_shot"}, Row{Collective::reduce, 8, 2 << 10, "one_shot"},
         Row{Collective::reduce, 8, 1 << 20, "two_shot"}, Row{Collective::reduce, 4, 1 << 20, "two_shot"},
-        Row{Collective::broadcast, 8, 256, "one_shot"}, Row{Collective::broadcast, 8, 1 << 20, "one_shot"},
-        Row{Collective::broadcast, 4, 8 << 20, "one_shot"}, Row{Collective::all_gather, 8, 128, "one_shot"},
+        Row{Collective::broadcast, 8, 1032, "one_shot"}, Row{Collective::broadcast, 8, 1 << 20, "one_shot"},
+        Row{Collective::broadcast, 4, 8 << 20, "one_shot"}, Row{Collective::all_gather, 8, 1032, "one_shot"},
         Row{Collective::all_gather, 8, 128 << 10, "one_shot"},
         Row{Collective::all_gather, 4, 2 << 20, "one_shot"},
-        Row{Collective::reduce_scatter, 8, 128, "one_shot"}}) {
+        Row{Collective::reduce_scatter, 8, 136, "one_shot"}}) {
     EXPECT_EQ(chosen(row.collective, row.ranks, row.bytes, machine_of(2)), row.builder)
         << core::name_of(row.collective) << " of " << row.bytes << " on " << row.ranks;
   }

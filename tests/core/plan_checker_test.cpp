@@ -252,7 +252,9 @@ TEST_F(BrokenPlan, StepFields) {
         p.push_back({.kind = StepKind::scale, .bytes = 4, .destination = {Space::output, 0, 0}});
       },
       "average is false");
-  expect([](Program& p) { p.push_back({.kind = StepKind::put_packet, .bytes = 60}); }, "do not fit a packet");
+  const auto long_one = packet_bytes(2) + 4;
+  expect([&](Program& p) { p.push_back({.kind = StepKind::put_packet, .bytes = long_one}); },
+         "do not fit a packet");
 }
 
 TEST_F(BrokenPlan, PlanFields) {

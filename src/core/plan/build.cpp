@@ -120,7 +120,7 @@ const std::array kBuilders = {
     Builder{"one_shot_packet", build_one_shot_packet,
             [](const PlanRequest& r) {
               return r.collective != Collective::send_recv && r.collective != Collective::all_to_all_v &&
-                     packet_payload_bytes(r) <= kPacketBytes;
+                     packet_payload_bytes(r) <= packet_bytes(r.ranks);
             }},
     Builder{"direct", build_direct, can_build_direct},
     Builder{"one_shot", build_one_shot,

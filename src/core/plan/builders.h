@@ -33,7 +33,7 @@ struct PlanRequest {
   std::vector<std::int32_t> groups = {};
 };
 
-/// One packet to everyone, every rank combines all packets in rank order. At most kPacketBytes.
+/// One packet to everyone, every rank combines all packets in rank order. At most packet_bytes().
 /// barrier, all_reduce, reduce, all_gather, gather, broadcast; reduce_scatter, all_to_all and scatter with
 /// the whole input in one packet.
 Plan build_one_shot_packet(const PlanRequest& request);

@@ -205,8 +205,9 @@ class StepCheck {
     return plan_.average ? std::string() : "scale: average is false in this plan";
   }
   std::string payload(std::uint64_t offset) const {
-    if (offset <= kPacketBytes && step_.bytes <= kPacketBytes - offset) return {};
-    return fmt::format("bytes: {} from {} on do not fit a packet of {}", step_.bytes, offset, kPacketBytes);
+    const std::uint64_t most = packet_bytes(plan_.ranks);
+    if (offset <= most && step_.bytes <= most - offset) return {};
+    return fmt::format("bytes: {} from {} on do not fit a packet of {}", step_.bytes, offset, most);
   }
   std::string peer(Peers allowed) const {
     if ((allowed == Peers::or_everyone || allowed == Peers::any) && step_.peer == kEveryone) return {};

@@ -17,6 +17,7 @@
 //     partly overlapping one.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -83,7 +84,7 @@ enum class StepKind : std::uint8_t {
                 ///< read before the destination is written; destination own space
   put,          ///< like copy, but the destination is another rank's scratch, or output in a direct plan
   scale,        ///< destination = destination / ranks; only for avg, only after all contributions
-  put_packet,   ///< publish `bytes` (at most kPacketBytes) from source to every rank, flag in the data
+  put_packet,   ///< publish `bytes` (at most packet_bytes()) from source to every rank, flag in the data
   copy_packet,  ///< wait for `peer`'s packet, then destination = `bytes` of payload from `source.offset` on
   reduce_packet,  ///< wait for `peer`'s packet, then destination = destination op payload, likewise; peer
                   ///< kEveryone: wait for all, then destination = payload of rank 0 op payload of rank 1 ...
@@ -96,8 +97,11 @@ std::string_view name_of(StepKind kind) noexcept;
 inline constexpr std::int32_t kEveryone = -1;
 /// Ranks a plan may have.
 inline constexpr std::int32_t kMaxPlanRanks = 256;
-/// Payload that travels in one cache line together with its flag.
-inline constexpr std::uint64_t kPacketBytes = 56;
+/// Payload of a packet among `ranks`: each reads everybody's, so all together stay small. The least is what
+/// lies in one cache line with its flag.
+constexpr std::uint64_t packet_bytes(std::int32_t ranks) noexcept {
+  return static_cast<std::uint64_t>(std::clamp((8 << 10) / std::max(ranks, 1), 56, 1024));
+}
 /// Flags per ordered pair of ranks; a flag starts each operation at 0 and only grows within it.
 inline constexpr std::uint32_t kFlagsPerPair = 7;
 /// Largest value of a flag within one operation: executors count operations in the bits above.
