@@ -41,7 +41,7 @@ struct Settings {
   std::chrono::milliseconds report_after{1000};
   std::chrono::milliseconds fail_after{0};
   std::uint32_t heartbeat_ms = 20;
-  std::uint32_t spin_us = 50;
+  std::uint32_t spin_us = 1000;
   // Collectives.
   bool check = true;
   bool zero_copy = true;

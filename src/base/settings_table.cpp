@@ -48,7 +48,10 @@ const SettingRow kRows[] = {
      0, 1e9},
     {"heartbeat_ms", &Settings::heartbeat_ms, "ms", "", "Time between two heartbeats of a rank.", 1, 60000},
     {"spin_us", &Settings::spin_us, "us", "",
-     "How long a wait spins before it sleeps, when every rank has its own core.", 0, 1e6},
+     "How long a wait spins before it sleeps, when every rank has its own core. Ranks that share cores yield "
+     "for "
+     "as long, but not above 50 us.",
+     0, 1e6},
     {"check", &Settings::check, "", "",
      "On: where all ranks get something of each other, none leaves before it has seen that all make the same "
      "call, and a root that needs nothing finds out within its next calls. Off: calls are compared only by "

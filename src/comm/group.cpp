@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/group.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -165,14 +163,17 @@ class Drive {
   // for this core needs it now.
   bool ends_soon() {
     constexpr int kEagerRounds = 2000;
-    const bool own_cores = std::all_of(states_.begin(), states_.end(),
-                                       [](CommunicatorState* state) { return state->wait_place().own_core; });
-    for (int i = 0, rounds = own_cores ? kEagerRounds : 1; i < rounds; ++i) {
+    for (int i = 0, rounds = own_cores() ? kEagerRounds : 1; i < rounds; ++i) {
       if (advance()) i = 0;
       if (all_ended()) return true;
       if (alarm_has_moved()) return false;
     }
     return false;
+  }
+
+  bool own_cores() const {
+    return std::all_of(states_.begin(), states_.end(),
+                       [](CommunicatorState* state) { return state->wait_place().own_core; });
   }
 
   bool all_ended() const {
@@ -290,7 +291,8 @@ void run_group(std::span<const GroupCall> calls) {
 
   constexpr std::uint64_t kLookEvery = 1'000'000;
   base::RunningClock clock;
-  Patience patience(base::settings(), clock.read(base::monotonic_ns()));
+  const bool own_cores = drive.own_cores();
+  Patience patience(base::settings(), own_cores, clock.read(base::monotonic_ns()));
   PublishedWait published;
   std::uint64_t next_look = 0;
   while (!drive.all_ended()) {
@@ -314,7 +316,7 @@ void run_group(std::span<const GroupCall> calls) {
       drive.time_out();
       published.time_out(moment);
     } else if (patience.may_spin(now)) {
-      sched_yield();
+      give_way(own_cores);
     } else if (drive.nap(patience.nap(now))) {
       patience.moved(now);
       published.withdraw();

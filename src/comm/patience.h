@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 
 #include "base/settings.h"
 
@@ -21,8 +22,12 @@ class Patience {
   static constexpr std::uint64_t kLongestSilence = 60'000'000'000;
   static constexpr std::uint64_t kLongWait = 500'000'000;  ///< without settings that say more
 
-  Patience(const base::Settings& settings, std::uint64_t now) noexcept
-      : spin_(std::uint64_t{settings.spin_us} * 1000),
+  /// Ranks that share cores yield before they sleep, but not for long: whoever is waited for needs the core.
+  static constexpr std::uint64_t kLongestYield = 50'000;
+
+  Patience(const base::Settings& settings, bool own_core, std::uint64_t now) noexcept
+      : spin_(std::min(std::uint64_t{settings.spin_us} * 1000,
+                       own_core ? std::numeric_limits<std::uint64_t>::max() : kLongestYield)),
         report_after_(static_cast<std::uint64_t>(settings.report_after.count()) * 1'000'000),
         fail_after_(static_cast<std::uint64_t>(settings.fail_after.count()) * 1'000'000) {
     const auto sooner =

@@ -25,6 +25,14 @@ constexpr std::uint64_t kLookEvery = 1'000'000;
 
 }  // namespace
 
+void give_way(bool own_core) noexcept {
+  if (!own_core) {
+    sched_yield();
+    return;
+  }
+  for (int i = 0; i < 16; ++i) relax();
+}
+
 void ring(Doorbell& doorbell) noexcept {
   if (doorbell.sleeping.load(std::memory_order_acquire) == 0) return;
   doorbell.rings.fetch_add(1, std::memory_order_seq_cst);
@@ -90,7 +98,7 @@ Status wait(WaitPlace& place, FunctionRef<Poll()> poll, AlarmCheck alarm,
   }
 
   base::RunningClock clock;
-  Patience patience(base::settings(), clock.read(base::monotonic_ns()));
+  Patience patience(base::settings(), place.own_core, clock.read(base::monotonic_ns()));
   PublishedWait published;
   std::uint64_t next_look = 0;
   for (;;) {
@@ -115,11 +123,7 @@ Status wait(WaitPlace& place, FunctionRef<Poll()> poll, AlarmCheck alarm,
       return {ErrorCode::timed_out, about.peer, 0, about.sequence};
     }
     if (patience.may_spin(now)) {
-      if (place.own_core) {
-        for (int i = 0; i < 16; ++i) relax();
-      } else {
-        sched_yield();
-      }
+      give_way(place.own_core);
       continue;
     }
     Nap nap(place);

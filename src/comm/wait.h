@@ -44,6 +44,9 @@ struct WaitPlace {
 /// settings().fail_after (never by default).
 Status wait(WaitPlace& place, FunctionRef<Poll()> poll, AlarmCheck alarm, FunctionRef<WaitSubject()> subject);
 
+/// Between two looks of a wait that does not sleep yet.
+void give_way(bool own_core) noexcept;
+
 /// After a release store that a waiter may sleep for: whether anybody has to be rung. The store may still be
 /// on its way when this looks; it is the sleeper that makes the two agree, see Nap, so that the one who does
 /// not sleep pays no barrier.
