@@ -167,8 +167,9 @@ class Terminal(unittest.TestCase):
 
     def test_sigterm_reaches_every_rank_with_its_children_and_nobody_else(self):
         shell = self.shell()
-        shell.type(f"{TUGLINE} run -n 2 -- sh -c '(trap \"echo asked; exit\" TERM; echo ready $PPID; while :; do "
-                   "sleep 1000 & wait; done) & trap \"echo asked\" TERM; wait; wait' | (cat; echo reader went on)\n")
+        # The child says ready, so its parent has to be by then.
+        shell.type(f"{TUGLINE} run -n 2 -- sh -c 'trap \"echo asked\" TERM; (trap \"echo asked; exit\" TERM; echo ready "
+                   "$PPID; while :; do sleep 1000 & wait; done) & wait; wait' | (cat; echo reader went on)\n")
         launcher = int(shell.wait_for(r"ready (\d+)", 2)[0])
         os.kill(launcher, signal.SIGTERM)
         shell.wait_for(r"\[0\] asked", 2)
