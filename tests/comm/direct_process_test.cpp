@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "../broker/support.h"
+#include "../broker/process_server.h"
 #include "base/fork.h"
 #include "comm/state.h"
 #include "device/registry.h"
@@ -18,7 +18,7 @@ namespace tugline::comm::test {
 namespace {
 
 using broker::testing::Child;
-using broker::testing::ThreadedServer;
+using broker::testing::ProcessServer;
 
 constexpr std::size_t kCount = 20'000;
 constexpr int kThreads = 2;
@@ -71,7 +71,8 @@ class DirectProcesses : public ::testing::Test {
     for (auto& process : processes) EXPECT_EQ(process->wait(), 0);
   }
 
-  ThreadedServer server_;
+  // No threads in the process that forks: a child would find what they had locked locked for ever.
+  ProcessServer server_;
 };
 
 bool sums(Rank& self, std::int32_t* data) {
