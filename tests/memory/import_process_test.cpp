@@ -10,7 +10,7 @@
 #include <fstream>
 
 #include "../broker/expect_error.h"
-#include "../broker/support.h"
+#include "../broker/process_server.h"
 #include "memory/allocation.h"
 #include "memory/member_memory.h"
 
@@ -20,7 +20,7 @@ namespace {
 using broker::testing::Child;
 using broker::testing::eventually;
 using broker::testing::Gate;
-using broker::testing::ThreadedServer;
+using broker::testing::ProcessServer;
 
 class ImportProcessTest : public testing::Test {
  protected:
@@ -50,7 +50,7 @@ class ImportProcessTest : public testing::Test {
     });
   }
 
-  ThreadedServer server_;
+  ProcessServer server_;
   std::shared_ptr<broker::Client> client_ = server_.join(1, 2);
   ImportCache cache_{client_};
 };

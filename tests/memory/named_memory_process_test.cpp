@@ -7,7 +7,7 @@
 #include <random>
 #include <span>
 
-#include "../broker/support.h"
+#include "../broker/process_server.h"
 #include "memory/named_memory.h"
 #include "tugline/error.h"
 
@@ -17,7 +17,7 @@ namespace {
 using broker::testing::Child;
 using broker::testing::eventually;
 using broker::testing::Gate;
-using broker::testing::ThreadedServer;
+using broker::testing::ProcessServer;
 
 using Words = NamedBuffer<std::uint64_t>;
 
@@ -77,7 +77,7 @@ class NamedMemoryProcessTest : public testing::Test {
     });
   }
 
-  ThreadedServer server_;
+  ProcessServer server_;
 };
 
 TEST_F(NamedMemoryProcessTest, WithTwoCopiesTheLastVersionIsWholeWheneverTheWriterIsKilled) {

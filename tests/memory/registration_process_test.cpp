@@ -11,7 +11,7 @@
 #include <fstream>
 
 #include "../broker/expect_error.h"
-#include "../broker/support.h"
+#include "../broker/process_server.h"
 #include "base/mappings.h"
 #include "memory/member_memory.h"
 #include "memory/registration.h"
@@ -22,7 +22,7 @@ namespace {
 using broker::testing::Child;
 using broker::testing::eventually;
 using broker::testing::Gate;
-using broker::testing::ThreadedServer;
+using broker::testing::ProcessServer;
 
 constexpr std::size_t kBytes = 1 << 20;
 
@@ -45,7 +45,7 @@ class RegistrationProcessTest : public testing::Test {
     GTEST_SKIP() << "ThreadSanitizer does not support children of a process with threads that start threads";
   }
 #endif
-  ThreadedServer server_;
+  ProcessServer server_;
   std::shared_ptr<broker::Client> client_ = server_.join(1, 2);
 };
 
