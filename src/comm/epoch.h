@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/settings.h"
 #include "base/shared_memory.h"
 #include "comm/bank.h"
 #include "comm/channel.h"
@@ -67,9 +68,10 @@ struct Epoch {
   /// By scratch half, of two ranks: the next operation finds their scratch exchanged. Alike on both, for both
   /// run the same plans; see Plan::trades_scratch.
   std::array<bool, kHalves> traded = {};
-  std::uint64_t known_finished = 0;  ///< every rank is known to have finished this many collective operations
-  std::uint64_t known_called =
-      0;  ///< every rank is known to have begun this one, and the same ones as this rank
+  /// Every rank is known to have begun this operation, after the same calls as this rank: so all have
+  /// finished the one before.
+  std::uint64_t known_called = 0;
+  const bool check = base::settings().check;         ///< calls that differ are errors
   std::array<std::uint64_t, kHistory> history = {};  ///< by sequence number: hash over the calls up to it
   std::vector<Channel> channels;                     ///< messages to and from each rank
 };

@@ -40,14 +40,13 @@ std::uint64_t payload_bytes(const Call& call, std::uint32_t ranks) noexcept {
 class PacketCall {
  public:
   PacketCall(Epoch& epoch, Board& board, WaitPlace& place, FunctionRef<Status(std::uint64_t)> alarm,
-             const Call& call, bool check) noexcept
+             const Call& call) noexcept
       : epoch_(epoch),
         board_(board),
         place_(place),
         alarm_(alarm),
         call_(call),
         descriptor_(describe(call)),
-        check_(check),
         is_root_(static_cast<std::uint32_t>(call.root) == epoch.rank),
         offset_(payload_bytes(call, epoch.size) > call.bytes() ? epoch.rank * call.bytes() : 0),
         bytes_(call.bytes()) {}
@@ -64,7 +63,6 @@ class PacketCall {
     if (!result.status.ok()) return result;
     deliver();
     if (heard_from + 1 == epoch_.size) epoch_.known_called = sequence_;
-    epoch_.known_finished = std::max(epoch_.known_finished, epoch_.known_called - (epoch_.known_called != 0));
     epoch_.bank.progress(epoch_.rank).finished.store(sequence_, std::memory_order_release);
     return result;
   }
@@ -89,9 +87,9 @@ class PacketCall {
     if (epoch_.known_called >= needed) return true;
     // Halfway to where it would have to wait: so it looks at the others' lines only now and then.
     const std::uint64_t wish = std::max(needed, next - std::min(next, kHistory / 2));
-    if (all_have_called(epoch_, wish, check_, result.difference)) return true;
+    if (all_have_called(epoch_, wish, result.difference)) return true;
     auto poll = [&] {
-      const bool done = result.difference || all_have_called(epoch_, needed, check_, result.difference);
+      const bool done = result.difference || all_have_called(epoch_, needed, result.difference);
       return done || result.difference ? Poll::done : Poll::blocked;
     };
     auto alarm = [&] { return alarm_(needed); };
@@ -222,7 +220,6 @@ class PacketCall {
   const FunctionRef<Status(std::uint64_t)> alarm_;
   const Call& call_;
   const Descriptor descriptor_;
-  const bool check_;
   const bool is_root_;  ///< of a rooted call
   // What this rank takes of the others' packets.
   const std::uint64_t offset_;
@@ -243,9 +240,8 @@ bool fits_one_shot_packet(const Call& call, std::uint32_t ranks) noexcept {
 }
 
 PacketResult run_one_shot_packet(Epoch& epoch, Board& board, WaitPlace& place,
-                                 FunctionRef<Status(std::uint64_t sequence)> alarm, const Call& call,
-                                 bool check) {
-  return PacketCall(epoch, board, place, alarm, call, check).run();
+                                 FunctionRef<Status(std::uint64_t sequence)> alarm, const Call& call) {
+  return PacketCall(epoch, board, place, alarm, call).run();
 }
 
 }  // namespace tugline::comm

@@ -22,10 +22,9 @@ struct PacketResult {
 /// True when the specialised path serves the call: where the selection takes one_shot_packet.
 bool fits_one_shot_packet(const Call& call, std::uint32_t ranks) noexcept;
 
-/// Runs it, blocking. `check`: the setting. `alarm` looks whether waiting for operation `sequence` makes
+/// Runs it, blocking. `alarm` looks whether waiting for operation `sequence` makes
 /// sense.
 PacketResult run_one_shot_packet(Epoch& epoch, Board& board, WaitPlace& place,
-                                 FunctionRef<Status(std::uint64_t sequence)> alarm, const Call& call,
-                                 bool check);
+                                 FunctionRef<Status(std::uint64_t sequence)> alarm, const Call& call);
 
 }  // namespace tugline::comm

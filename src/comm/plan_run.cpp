@@ -47,7 +47,6 @@ PlanRun::~PlanRun() {
 }
 
 void PlanRun::start() {
-  check_ = base::settings().check;
   if (source_.plan) take_plan(source_.plan);
   trusted_.assign(epoch_.size, 0);
   trusted_[static_cast<std::size_t>(own_rank())] = 1;
@@ -76,17 +75,8 @@ bool PlanRun::has_plan() {
 bool PlanRun::may_enter() {
   static_assert(kHalves <= kHistory);
   if (sequence_ == 1 && !whoever_needs_it_is_present()) return false;
-  if (sequence_ > kHalves && static_cast<std::int64_t>(epoch_.known_finished - (sequence_ - kHalves)) < 0) {
-    std::uint64_t slowest = sequence_ - 1;
-    for (std::uint32_t rank = 0; rank < epoch_.size; ++rank) {
-      if (rank == epoch_.rank) continue;
-      const auto finished = epoch_.bank.progress(rank).finished.load(std::memory_order_acquire);
-      if (static_cast<std::int64_t>(finished - slowest) < 0) slowest = finished;
-    }
-    epoch_.known_finished = slowest;
-    if (static_cast<std::int64_t>(slowest - (sequence_ - kHalves)) < 0) return false;
-  }
-  if (!all_have_called(epoch_, needed_for(sequence_), check_, difference_)) return false;
+  if (sequence_ > kHalves && !all_have_finished(sequence_ - kHalves)) return false;
+  if (!all_have_called(epoch_, needed_for(sequence_), difference_)) return false;
   if (call_.counts) publish_counts(epoch_, sequence_, *call_.counts);
   if (direct_) publish_offer(epoch_, sequence_, call_, direct_->offer, direct_->process, direct_->limits);
   announce(epoch_, sequence_, descriptor_);
@@ -95,6 +85,13 @@ bool PlanRun::may_enter() {
   if ((direct_ || call_.has_root()) && anybody_sleeps(epoch_.bank.header().sleepers))
     for (std::uint32_t rank = 0; rank < epoch_.size; ++rank)
       if (rank != epoch_.rank) ring(board_.doorbells[epoch_.originals[rank]]);
+  return true;
+}
+
+bool PlanRun::all_have_finished(std::uint64_t sequence) const noexcept {
+  if (epoch_.known_called > sequence) return true;
+  for (std::uint32_t rank = 0; rank < epoch_.size; ++rank)
+    if (rank != epoch_.rank && !reached(epoch_.bank.progress(rank).finished, sequence)) return false;
   return true;
 }
 
@@ -129,7 +126,7 @@ bool PlanRun::has_opened() {
 // A bank goes with its last reference: nobody leaves something in it for a rank that has not mapped it yet,
 // and leaves. Where everybody hears from everybody, a collective's end makes sure of that.
 bool PlanRun::whoever_needs_it_is_present() const noexcept {
-  if (check_ && !call_.has_root()) return true;
+  if (epoch_.check && !call_.has_root()) return true;
   for (std::uint32_t rank = 0; rank < epoch_.size; ++rank)
     if (epoch_.bank.progress(rank).present.load(std::memory_order_acquire) == 0) return false;
   return true;
@@ -169,7 +166,7 @@ Poll PlanRun::advance() {
   end_visits();
   if (difference_) return Poll::blocked;
   // Where everybody hears from everybody a rank leaves only when it has seen that all make the same call.
-  if (all_done && check_ && !call_.has_root()) {
+  if (all_done && epoch_.check && !call_.has_root()) {
     look_for_mismatch();
     if (difference_) return Poll::blocked;
     all_done = has_heard_from_all();
@@ -236,7 +233,7 @@ bool PlanRun::trust(std::size_t rank) noexcept {
 // before it reuses the line.
 bool PlanRun::trusts(std::int32_t rank) {
   const auto peer = static_cast<std::uint32_t>(rank);
-  if (trusted_[peer] != 0 || !check_) return true;
+  if (trusted_[peer] != 0 || !epoch_.check) return true;
   if (difference_) return false;  // one is enough, and descriptor_ may tell of it already
   const auto raised_in = epoch_.bank.flags(epoch_.rank, peer).call.load(std::memory_order_relaxed);
   if (!call_.counts && raised_in == packet_flag(sequence_, fingerprint_)) return trust(peer);
@@ -311,10 +308,7 @@ void PlanRun::finish() {
   fence_streamed();
   if (visits_) visits_->finish();
   // Whoever has heard from everyone in operation s knows that everyone has finished s - 1.
-  if (has_heard_from_all()) {
-    epoch_.known_called = sequence_;
-    epoch_.known_finished = std::max(epoch_.known_finished, sequence_ - 1);
-  }
+  if (has_heard_from_all()) epoch_.known_called = sequence_;
   if (plan_->trades_scratch) epoch_.traded[sequence_ % kHalves] = !epoch_.traded[sequence_ % kHalves];
   epoch_.bank.progress(epoch_.rank).finished.store(sequence_, std::memory_order_release);
 }

@@ -50,6 +50,7 @@ class PlanRun final : public Run {
 
   void start();
   bool may_enter();
+  bool all_have_finished(std::uint64_t sequence) const noexcept;
   bool has_opened();
   bool has_plan();
   void take_plan(std::shared_ptr<const core::Plan> plan);
@@ -100,7 +101,6 @@ class PlanRun final : public Run {
   std::uint64_t factor_ = 0;
   std::vector<std::byte> multiplied_;  ///< input of the step at hand
   std::size_t element_bytes_ = 1;
-  bool check_ = true;
   Phase phase_ = Phase::fresh;
   std::uint64_t base_ = 0;  ///< flag value of this operation's 0
   std::uint64_t half_ = 0;  ///< scratch offset of this operation's half

@@ -17,31 +17,22 @@ struct Announcement {
   std::uint64_t history = 0;
 };
 
-/// What the line says of an operation; none when it is of another one, `at` then. It may be written again
-/// while it is read: the acquire loads and the release stores of announce() keep the second look honest.
-std::optional<Announcement> read(const DescriptorLine& line, std::uint64_t sequence,
-                                 std::uint64_t& at) noexcept {
-  at = line.sequence.load(std::memory_order_acquire);
-  if (at != sequence) return std::nullopt;
+/// What a rank says of an operation; none when its line is of another one. It may be written again while it
+/// is read: the acquire loads and the release stores of announce() keep the second look honest.
+std::optional<Announcement> announced_by(const Epoch& epoch, std::uint32_t rank,
+                                         std::uint64_t sequence) noexcept {
+  const auto& line = epoch.bank.descriptor(rank, sequence);
+  if (line.sequence.load(std::memory_order_acquire) != sequence) return std::nullopt;
   Announcement found;
   found.descriptor = {line.kind.load(std::memory_order_acquire), line.count.load(std::memory_order_acquire)};
   found.history = line.history.load(std::memory_order_acquire);
-  at = line.sequence.load(std::memory_order_relaxed);
-  if (at != sequence) return std::nullopt;
+  if (line.sequence.load(std::memory_order_relaxed) != sequence) return std::nullopt;
   return found;
 }
 
 /// A note says which settlement it is for, so that an old one is none.
 std::uint64_t note_of(const Epoch& epoch, std::uint64_t settlement) noexcept {
-  const std::uint64_t calls = extend(epoch.history[epoch.sequence % kHistory], {epoch.sequence, settlement});
-  return settlement << 48 | calls >> 16;
-}
-
-std::optional<Descriptor> announced_by(const Epoch& epoch, std::uint32_t rank,
-                                       std::uint64_t sequence) noexcept {
-  std::uint64_t at = 0;
-  const auto found = read(epoch.bank.descriptor(rank, sequence), sequence, at);
-  return found ? std::optional(found->descriptor) : std::nullopt;
+  return settlement << 48 | epoch.history[epoch.sequence % kHistory] >> 16;
 }
 
 /// Of two ranks whose notes differ.
@@ -54,14 +45,15 @@ CallDifference difference_of_notes(const Epoch& epoch, std::uint32_t rank,
   if (common != 0 && look_at_call(epoch, rank, common) == Announced::different)
     return find_difference(epoch, rank, common);
   if (common < epoch.sequence)
-    return {peer, common + 1, *announced_by(epoch, epoch.rank, common + 1), agreement};
-  return {peer, common + 1, agreement, announced_by(epoch, rank, common + 1).value_or(Descriptor{})};
+    return {peer, common + 1, announced_by(epoch, epoch.rank, common + 1)->descriptor, agreement};
+  const auto theirs = announced_by(epoch, rank, common + 1);
+  return {peer, common + 1, agreement, theirs ? theirs->descriptor : Descriptor{}};
 }
 
 }  // namespace
 
 std::uint64_t begin_call(Epoch& epoch, const Descriptor& descriptor) noexcept {
-  const std::uint64_t before = epoch.history[epoch.sequence % kHistory];
+  const std::uint64_t before = epoch.check ? epoch.history[epoch.sequence % kHistory] : 0;
   ++epoch.sequence;
   epoch.history[epoch.sequence % kHistory] = extend(before, descriptor);
   return epoch.sequence;
@@ -82,20 +74,18 @@ std::uint32_t fingerprint_of(const Epoch& epoch, std::uint64_t sequence) noexcep
 }
 
 Announced look_at_call(const Epoch& epoch, std::uint32_t rank, std::uint64_t sequence) noexcept {
-  std::uint64_t at = 0;
-  const auto found = read(epoch.bank.descriptor(rank, sequence), sequence, at);
-  if (found)
+  if (const auto found = announced_by(epoch, rank, sequence))
     return found->history == epoch.history[sequence % kHistory] ? Announced::same : Announced::different;
   // Whoever has gone on so far that it uses the line again has compared its calls with this rank's.
+  const auto at = epoch.bank.descriptor(rank, sequence).sequence.load(std::memory_order_acquire);
   return at > sequence ? Announced::same : Announced::not_yet;
 }
 
 CallDifference find_difference(const Epoch& epoch, std::uint32_t rank, std::uint64_t sequence) noexcept {
   CallDifference difference{static_cast<std::int32_t>(rank), sequence, {}, {}};
   for (std::uint64_t at = std::max<std::uint64_t>(needed_for(sequence), 1); at <= sequence; ++at) {
-    std::uint64_t other = 0;
-    const auto mine = read(epoch.bank.descriptor(epoch.rank, at), at, other);
-    const auto theirs = read(epoch.bank.descriptor(rank, at), at, other);
+    const auto mine = announced_by(epoch, epoch.rank, at);
+    const auto theirs = announced_by(epoch, rank, at);
     if (!mine || !theirs) continue;
     difference = {static_cast<std::int32_t>(rank), at, mine->descriptor, theirs->descriptor};
     if (mine->descriptor != theirs->descriptor) break;
@@ -103,7 +93,7 @@ CallDifference find_difference(const Epoch& epoch, std::uint32_t rank, std::uint
   return difference;
 }
 
-bool all_have_called(Epoch& epoch, std::uint64_t sequence, bool check,
+bool all_have_called(Epoch& epoch, std::uint64_t sequence,
                      std::optional<CallDifference>& difference) noexcept {
   if (epoch.known_called >= sequence) return true;
   for (std::uint32_t rank = 0; rank < epoch.size; ++rank) {
@@ -112,7 +102,7 @@ bool all_have_called(Epoch& epoch, std::uint64_t sequence, bool check,
       case Announced::same:
         continue;
       case Announced::different:
-        if (!check) continue;
+        if (!epoch.check) continue;
         difference = find_difference(epoch, rank, sequence);
         return false;
       case Announced::not_yet:
@@ -137,6 +127,7 @@ void note_calls(const Epoch& epoch, std::uint64_t settlement) noexcept {
 
 std::optional<CallDifference> compare_notes(Epoch& epoch, std::uint64_t settlement, const core::RankSet& lost,
                                             const Descriptor& agreement) noexcept {
+  if (!epoch.check) return std::nullopt;
   const std::uint64_t mine = note_of(epoch, settlement);
   for (std::uint32_t rank = 0; rank < epoch.size; ++rank) {
     const auto original = epoch.originals[rank];

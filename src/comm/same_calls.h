@@ -3,7 +3,8 @@
 // over all its calls so far in the epoch, and the flags of its data carry that hash too: who hears from a
 // rank sees whether the two have called the same, now and ever before. A rank that needs nobody's data, a
 // broadcast's root, leaves at once; it looks at what the others have announced before it gets kHistory
-// operations ahead of them, and when they agree.
+// operations ahead of them, and when they agree. With the setting check off each call is hashed by itself,
+// and only who needs the other's data compares.
 #pragma once
 
 #include <cstdint>
@@ -40,8 +41,8 @@ Announced look_at_call(const Epoch& epoch, std::uint32_t rank, std::uint64_t seq
 CallDifference find_difference(const Epoch& epoch, std::uint32_t rank, std::uint64_t sequence) noexcept;
 
 /// True once everybody is known to have made the same calls up to `sequence`. Otherwise sets `difference` if
-/// somebody has made another one; never with `check` off, when they only have to have come so far.
-bool all_have_called(Epoch& epoch, std::uint64_t sequence, bool check,
+/// somebody has made another one; never with the check off, when they only have to have come so far.
+bool all_have_called(Epoch& epoch, std::uint64_t sequence,
                      std::optional<CallDifference>& difference) noexcept;
 /// Whom all_have_called() waits for; -1: nobody.
 std::int32_t first_not_called(const Epoch& epoch, std::uint64_t sequence) noexcept;

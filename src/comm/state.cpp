@@ -243,7 +243,7 @@ Status CommunicatorState::execute_exclusively(const Call& call) {
   if (const auto& settings = base::settings();
       fits_one_shot_packet(call, epoch.size) && all_hold_the_bank && !forced_plan_ && settings.plan.empty()) {
     auto alarm = [&](std::uint64_t sequence) { return look_at_alarm({sequence}); };
-    PacketResult result = run_one_shot_packet(epoch, board(), place_, alarm, call, settings.check);
+    PacketResult result = run_one_shot_packet(epoch, board(), place_, alarm, call);
     if (result.difference)
       raise_mismatch(FailureKind::mismatch, *result.difference);
     else if (result.status.code == ErrorCode::mismatch)

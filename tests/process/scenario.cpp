@@ -54,7 +54,7 @@ std::vector<std::uint32_t> everyone(const Communicator& comm) {
 
 void check_all_collectives(Communicator& comm) {
   const auto members = everyone(comm);
-  for (const std::size_t bytes : {4, 56, 60, 4096, 100'000, 3'000'004})
+  for (const std::size_t bytes : {4, 56, 60, 1024, 4096, 100'000, 3'000'004})
     for (int kind = 0; kind < kKindCount; ++kind)
       for (const auto type : {DataType::f32, DataType::i32}) {
         const Draw draw{static_cast<Kind>(kind), type, bytes, bytes % 13, false};
@@ -89,6 +89,11 @@ void mismatch(Job& job, const Arguments& arguments) {
   const auto all_reduce = [&](std::size_t count, DataType type, ReduceOp op) {
     comm.all_reduce(send.data(), recv.data(), count, type, op);
   };
+  // A root needs nobody, so it hears of the others' call at its next one.
+  const auto broadcast_from = [&](int root) {
+    comm.broadcast(send.data(), recv.data(), 4, DataType::f32, root);
+    comm.barrier();
+  };
   const std::map<std::string, std::pair<std::function<void()>, std::function<void()>>> cases{
       {"count",
        {[&] { all_reduce(4, DataType::f32, ReduceOp::sum); },
@@ -102,28 +107,13 @@ void mismatch(Job& job, const Arguments& arguments) {
       {"operator",
        {[&] { all_reduce(4, DataType::f32, ReduceOp::sum); },
         [&] { all_reduce(4, DataType::f32, ReduceOp::max); }}},
-      // A root needs nobody, so it hears of the others' call at its next one.
-      {"root",
-       {[&] {
-          comm.broadcast(send.data(), recv.data(), 4, DataType::f32, 0);
-          comm.barrier();
-        },
-        [&] {
-          comm.broadcast(send.data(), recv.data(), 4, DataType::f32, 1);
-          comm.barrier();
-        }}},
+      {"root", {[&] { broadcast_from(0); }, [&] { broadcast_from(1); }}},
       {"collective",
        {[&] { all_reduce(4, DataType::f32, ReduceOp::sum); },
         [&] { comm.all_gather(send.data(), recv.data(), 4, DataType::f32); }}},
       {"order",
-       {[&] {
-          all_reduce(4, DataType::f32, ReduceOp::sum);
-          comm.barrier();
-        },
-        [&] {
-          comm.barrier();
-          all_reduce(4, DataType::f32, ReduceOp::sum);
-        }}},
+       {[&] { all_reduce(4, DataType::f32, ReduceOp::sum), comm.barrier(); },
+        [&] { comm.barrier(), all_reduce(4, DataType::f32, ReduceOp::sum); }}},
       {"agreement", {[&] { (void)comm.agree(); }, [&] { comm.barrier(); }}},
       {"agreement_of_others",
        {[&] { all_reduce(200'000, DataType::f32, ReduceOp::sum); }, [&] { (void)comm.agree(); }}},

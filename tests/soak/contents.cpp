@@ -5,7 +5,7 @@
 #include <cstring>
 #include <vector>
 
-#include "bench/float16.h"
+#include "bench/pattern.h"
 
 namespace tugline::soak {
 namespace {
@@ -52,36 +52,6 @@ int contribution(const Draw& draw, int rank, std::size_t place) noexcept {
   return 0;
 }
 
-template <class T>
-void store(std::byte* at, T value) noexcept {
-  std::memcpy(at, &value, sizeof value);
-}
-
-void store_as(DataType type, std::byte* at, double value) noexcept {
-  switch (type) {
-    case DataType::i8:
-      return store(at, static_cast<std::int8_t>(value));
-    case DataType::u8:
-      return store(at, static_cast<std::uint8_t>(value));
-    case DataType::i32:
-      return store(at, static_cast<std::int32_t>(value));
-    case DataType::u32:
-      return store(at, static_cast<std::uint32_t>(value));
-    case DataType::i64:
-      return store(at, static_cast<std::int64_t>(value));
-    case DataType::u64:
-      return store(at, static_cast<std::uint64_t>(value));
-    case DataType::f16:
-      return store(at, cli::to_f16_bits(static_cast<float>(value)));
-    case DataType::bf16:
-      return store(at, cli::to_bf16_bits(static_cast<float>(value)));
-    case DataType::f32:
-      return store(at, static_cast<float>(value));
-    case DataType::f64:
-      return store(at, value);
-  }
-}
-
 /// What the rank's contribution counts as. A double: zero times a negative factor is -0.
 double term(const Draw& draw, int rank, std::size_t place) noexcept {
   const double number = contribution(draw, rank, place);
@@ -123,9 +93,9 @@ std::vector<std::byte> table_of(const Draw& draw, const Piece& piece, int ranks)
   for (std::size_t i = 0; i < entries; ++i) {
     const std::size_t place = (i + static_cast<std::size_t>(piece.block) * 17) % kPeriod;
     if (piece.source == kAll) {
-      store_as(draw.type, &table[i * width], combined(draw, ranks, place));
+      cli::store_as(draw.type, &table[i * width], combined(draw, ranks, place));
     } else if (reduces(draw.kind)) {
-      store_as(draw.type, &table[i * width], contribution(draw, piece.source, place));
+      cli::store_as(draw.type, &table[i * width], contribution(draw, piece.source, place));
     } else {
       const std::uint64_t bits = random_at(draw, piece.source, place);
       std::memcpy(&table[i * width], &bits, width);

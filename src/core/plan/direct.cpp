@@ -165,10 +165,7 @@ class Direct {
 }  // namespace
 
 bool can_build_direct(const PlanRequest& request) noexcept {
-  if (!request.direct || request.pre_multiplied) return false;
-  // What pairs exchange may be nothing at this rank and something at others, who go direct all the same.
-  const bool pairs = request.collective == Collective::all_to_all_v && request.ranks > 1;
-  if (!pairs && !needs_exchange(request)) return false;
+  if (!request.direct || request.pre_multiplied || !needs_exchange(request)) return false;
   if (request.collective == Collective::barrier) return false;
   const bool to_all =
       request.collective == Collective::all_to_all || request.collective == Collective::all_to_all_v;

@@ -25,7 +25,7 @@
 namespace tugline::core {
 
 inline constexpr std::uint64_t kSmallestChunkBytes = 16 << 10;
-/// Of a one-way pipeline, where nothing overlaps but its two ends: 16 KiB in four chunks take a quarter less.
+/// Of a one-way pipeline, where nothing overlaps but its two ends: 16 KiB in four chunks take a fifth less.
 inline constexpr std::uint64_t kSmallestOneWayChunkBytes = 4 << 10;
 /// Below this chunk size a deeper pipeline does not pay for its smaller chunks.
 inline constexpr std::uint64_t kShortChunkBytes = 2 << 10;
