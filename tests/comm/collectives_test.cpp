@@ -236,8 +236,7 @@ class TypesAndOperators : public ::testing::TestWithParam<int> {};
 TEST_P(TypesAndOperators, AllReduceReduceScatterAndReduce) {
   const int ranks = GetParam();
   run_ranks(ranks, [&](Communicator& comm, int rank) {
-    for (int type_index = 0; type_index < kDataTypeCount; ++type_index) {
-      const auto type = static_cast<DataType>(type_index);
+    for (const DataType type : types_to_try()) {
       for (int op_index = 0; op_index < kReduceOpCount; ++op_index) {
         const auto op = static_cast<ReduceOp>(op_index);
         for (std::size_t count : {std::size_t{3}, std::size_t{257}, std::size_t{20011}}) {

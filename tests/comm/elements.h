@@ -10,6 +10,18 @@
 
 namespace tugline::comm::test {
 
+/// The types that tests go through: all of them; where ThreadSanitizer looks, which sees bytes, one of each
+/// size.
+inline std::vector<DataType> types_to_try() {
+#if defined(__SANITIZE_THREAD__)
+  return {DataType::u8, DataType::bf16, DataType::i32, DataType::f64};
+#else
+  std::vector<DataType> types;
+  for (int index = 0; index < kDataTypeCount; ++index) types.push_back(static_cast<DataType>(index));
+  return types;
+#endif
+}
+
 /// Small integers in the element type's own encoding; equality is bitwise.
 class Elements {
  public:

@@ -43,8 +43,7 @@ class PreMultiplied : public ::testing::TestWithParam<int> {};
 TEST_P(PreMultiplied, SumsOfEveryTypeAndSize) {
   const int ranks = GetParam();
   run_ranks(ranks, [&](Communicator& comm, int rank) {
-    for (int type_index = 0; type_index < kDataTypeCount; ++type_index) {
-      const auto type = static_cast<DataType>(type_index);
+    for (const DataType type : types_to_try()) {
       const Reduction mine = factor_of(type, rank);
       for (std::size_t count :
            {std::size_t{0}, std::size_t{1}, std::size_t{7}, std::size_t{1001}, std::size_t{30011}}) {

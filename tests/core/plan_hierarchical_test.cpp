@@ -53,7 +53,7 @@ PlanRequest random_request(Collective collective, std::int32_t ranks, std::mt199
 TEST(PlanHierarchical, IsProvenForOneToSixtyFourRanksInGroupsOfAnyShape) {
   std::mt19937_64 random(7);
   std::map<Collective, int> proven;
-  for (std::int32_t ranks = 3; ranks <= 64; ++ranks) {
+  for (std::int32_t ranks = 3; ranks <= kMostRanks; ranks += kStride) {
     for (const Collective collective : kServed) {
       for (int repeat = 0; repeat < (ranks <= 16 ? 4 : 1); ++repeat) {
         const PlanRequest request = random_request(collective, ranks, random);
@@ -72,7 +72,8 @@ TEST(PlanHierarchical, IsProvenForOneToSixtyFourRanksInGroupsOfAnyShape) {
       }
     }
   }
-  for (const Collective collective : kServed) EXPECT_GT(proven[collective], 80) << name_of(collective);
+  for (const Collective collective : kServed)
+    EXPECT_GT(proven[collective], kStride == 1 ? 80 : 20) << name_of(collective);
 }
 
 /// Bytes that ranks of one group read from others, all ranks together.

@@ -135,7 +135,8 @@ TEST(PlanMutation, TheCheckerRefusesWhatIsBroken) {
   for_each_case({3}, {1100},
                 [&](auto name, const PlanRequest& request) { cases.emplace_back(name, request); });
 
-  for (const auto& [name, request] : cases) {
+  for (std::size_t i = 0; i < cases.size(); i += kStride) {
+    const auto& [name, request] = cases[i];
     const Plan good = build(name, request);
     for (int kind = 0; kind < kMutationCount; ++kind) {
       for (int repeat = 0; repeat < 3; ++repeat) {
