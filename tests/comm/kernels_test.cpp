@@ -231,6 +231,70 @@ TEST(Kernels, BFloatRoundsToNearestEvenAndKeepsNaN) {
   }
 }
 
+// Slow, obvious bf16: of the two neighbours the nearer one, ties to the even one.
+float bfloat_value(std::uint16_t bits) {
+  const std::uint32_t wide = std::uint32_t{bits} << 16;
+  float value = 0;
+  std::memcpy(&value, &wide, sizeof(value));
+  return value;
+}
+
+std::uint16_t nearest_bfloat(float value) {
+  std::uint32_t bits = 0;
+  std::memcpy(&bits, &value, sizeof(bits));
+  const auto below = static_cast<std::uint16_t>(bits >> 16);
+  const std::uint32_t rest = bits & 0xffff;
+  if (rest > 0x8000 || (rest == 0x8000 && (below & 1) != 0)) return static_cast<std::uint16_t>(below + 1);
+  return below;
+}
+
+void expect_bfloats(const std::vector<std::uint16_t>& got, const std::vector<float>& want, const char* what) {
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    const bool right =
+        std::isnan(want[i]) ? std::isnan(bfloat_value(got[i])) : got[i] == nearest_bfloat(want[i]);
+    ASSERT_TRUE(right) << what << ", pattern " << i << ": " << got[i] << " for " << want[i];
+  }
+}
+
+// Every pattern with partners that make ties, carries into the exponent, infinities and NaN.
+TEST(Kernels, EveryBFloatPatternIsRoundedToNearestEvenAndNaNStays) {
+  constexpr std::size_t kPatterns = 65536;
+  std::vector<std::uint16_t> all(kPatterns), partner(kPatterns), got(kPatterns);
+  for (std::size_t i = 0; i < kPatterns; ++i) all[i] = static_cast<std::uint16_t>(i);
+  std::vector<float> want(kPatterns);
+  const auto each = [&](auto&& value_of) {
+    for (std::size_t i = 0; i < kPatterns; ++i)
+      want[i] = value_of(bfloat_value(all[i]), bfloat_value(partner[i]));
+  };
+  for (const auto* table : tables()) {
+    const auto& reduce = table->reduce[static_cast<int>(DataType::bf16)];
+    for (std::uint16_t other : {0x3f81, 0x3b80, 0xbf81, 0x7f7f, 0xff80, 0x7fff, 0xffa0, 0x0001}) {
+      for (std::size_t i = 0; i < kPatterns; ++i) partner[i] = static_cast<std::uint16_t>(other + i % 3);
+      const auto check = [&](int op, const char* name, auto&& value_of) {
+        reduce_two(reduce[op], got.data(), all.data(), partner.data(), kPatterns);
+        each(value_of);
+        expect_bfloats(got, want, name);
+      };
+      check(0, "sum", [](float a, float b) { return a + b; });
+      check(1, "prod", [](float a, float b) { return a * b; });
+      check(2, "min", [](float a, float b) { return b < a ? b : a; });
+      check(3, "max", [](float a, float b) { return a < b ? b : a; });
+    }
+    std::fill(partner.begin(), partner.end(), std::uint16_t{0});
+    for (std::uint32_t factor : {0x3fc00000u, 0x3f800001u, 0x7fffffffu, 0xffc0ffffu, 0x7f800000u}) {
+      float by = 0;
+      std::memcpy(&by, &factor, sizeof(by));
+      table->multiply[static_cast<int>(DataType::bf16)](got.data(), all.data(), kPatterns, factor);
+      each([by](float a, float) { return a * by; });
+      expect_bfloats(got, want, "multiply");
+    }
+    got = all;
+    table->scale[static_cast<int>(DataType::bf16)](got.data(), kPatterns, 3);
+    each([](float a, float) { return a / 3.0f; });
+    expect_bfloats(got, want, "scale");
+  }
+}
+
 TEST(Kernels, MultiplyWrapsIntegersAndRoundsHalfOnce) {
   const auto bits_of = [](auto value) {
     std::uint64_t bits = 0;

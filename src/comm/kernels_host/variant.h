@@ -65,50 +65,84 @@ inline std::uint16_t float_to_half(float value) noexcept {
   return static_cast<std::uint16_t>(sign | rounded >> 13);
 }
 
-inline float bfloat_to_float(std::uint16_t value) noexcept {
-  const std::uint32_t bits = static_cast<std::uint32_t>(value) << 16;
-  float result;
-  __builtin_memcpy(&result, &bits, 4);
-  return result;
-}
+// Floats as wide as the instruction set's registers, and their bits.
+#if defined(__AVX512F__)
+constexpr Size kVectorBytes = 64;
+#elif defined(__AVX__)
+constexpr Size kVectorBytes = 32;
+#else
+constexpr Size kVectorBytes = 16;
+#endif
+typedef float Floats __attribute__((vector_size(kVectorBytes)));
+typedef std::uint32_t Words __attribute__((vector_size(kVectorBytes)));
+constexpr Size kFloats = kVectorBytes / sizeof(float);
 
-inline std::uint16_t float_to_bfloat(float value) noexcept {
-  std::uint32_t bits;
-  __builtin_memcpy(&bits, &value, 4);
-  const std::uint32_t rounded = bits + 0x7fffu + (bits >> 16 & 1u);
-  const std::uint32_t quiet = bits | 0x400000u;  // rounding must not turn a NaN into infinity
-  return static_cast<std::uint16_t>(((bits & 0x7fffffffu) > 0x7f800000u ? quiet : rounded) >> 16);
-}
-
-constexpr Size kBlock = 64;
+// What one register of 16-bit floats becomes in f32. A codec says which element goes where.
+constexpr Size kPair = 2 * kFloats;
+struct Pair {
+  Floats first;
+  Floats second;
+};
 
 struct HalfCodec {
-  static void load(float* to, const Unaligned<std::uint16_t>* from, Size count) noexcept {
-    Size i = 0;
-#ifdef TUGLINE_HAS_F16C
-    for (; i + 8 <= count; i += 8)
-      _mm256_storeu_ps(to + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i))));
-#endif
-    for (; i < count; ++i) to[i] = half_to_float(from[i]);
+  static Pair load(const Unaligned<std::uint16_t>* from) noexcept {
+    return {half(from), half(from + kFloats)};
   }
-  static void store(Unaligned<std::uint16_t>* to, const float* from, Size count) noexcept {
-    Size i = 0;
-#ifdef TUGLINE_HAS_F16C
-    for (; i + 8 <= count; i += 8)
-      _mm_storeu_si128(
-          reinterpret_cast<__m128i*>(to + i),
-          _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+  static void store(Unaligned<std::uint16_t>* to, Pair values) noexcept {
+    store_half(to, values.first);
+    store_half(to + kFloats, values.second);
+  }
+
+ private:
+#if defined(__AVX512F__)
+  // All places, said openly: g++ 12 warns of an undefined register inside the intrinsics that choose nothing.
+  static constexpr __mmask16 kAll = 0xffff;
 #endif
-    for (; i < count; ++i) to[i] = float_to_half(from[i]);
+  static Floats half(const Unaligned<std::uint16_t>* from) noexcept {
+#if defined(__AVX512F__)
+    return _mm512_maskz_cvtph_ps(kAll, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+#elif defined(TUGLINE_HAS_F16C)
+    return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+#else
+    Floats result;
+    for (Size i = 0; i < kFloats; ++i) result[i] = half_to_float(from[i]);
+    return result;
+#endif
+  }
+  static void store_half(Unaligned<std::uint16_t>* to, Floats values) noexcept {
+#if defined(__AVX512F__)
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to),
+                        _mm512_maskz_cvtps_ph(kAll, values, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+#elif defined(TUGLINE_HAS_F16C)
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to),
+                     _mm256_cvtps_ph(values, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+#else
+    for (Size i = 0; i < kFloats; ++i) to[i] = float_to_half(values[i]);
+#endif
   }
 };
 
+// bf16 is the upper half of an f32. Elements at even and at odd places part by a shift and a mask, which
+// costs half of widening them in order (little-endian: an even place is the lower half of its word).
 struct BFloatCodec {
-  static void load(float* to, const Unaligned<std::uint16_t>* from, Size count) noexcept {
-    for (Size i = 0; i < count; ++i) to[i] = bfloat_to_float(from[i]);
+  static Pair load(const Unaligned<std::uint16_t>* from) noexcept {
+    Words words;
+    __builtin_memcpy(&words, from, sizeof(words));
+    return {__builtin_bit_cast(Floats, words << 16), __builtin_bit_cast(Floats, words & kUpper)};
   }
-  static void store(Unaligned<std::uint16_t>* to, const float* from, Size count) noexcept {
-    for (Size i = 0; i < count; ++i) to[i] = float_to_bfloat(from[i]);
+  static void store(Unaligned<std::uint16_t>* to, Pair values) noexcept {
+    const Words words = round(values.first) >> 16 | (round(values.second) & kUpper);
+    __builtin_memcpy(to, &words, sizeof(words));
+  }
+
+ private:
+  static constexpr std::uint32_t kUpper = 0xffff0000u;
+
+  // To nearest even; the lower half of the result is not to be used. A NaN stays one without a check: all
+  // operands were bf16, so the lower half of its payload is 0 and rounding cannot carry out of it.
+  static Words round(Floats values) noexcept {
+    const auto bits = __builtin_bit_cast(Words, values);
+    return bits + 0x7fffu + (bits >> 16 & 1u);
   }
 };
 
@@ -157,8 +191,9 @@ inline void reduce_run(Unaligned<T>* to, const Unaligned<T>* a, const Unaligned<
   for (Size i = 0; i < count; ++i) to[i] = Op::template apply<T>(a[i], b[i]);
 }
 
-template <class T, class Op>
-inline void reduce_two(Unaligned<T>* to, const Unaligned<T>* a, const Unaligned<T>* b, Size count) noexcept {
+template <class T, class Run>
+inline void reduce_two(Unaligned<T>* to, const Unaligned<T>* a, const Unaligned<T>* b, Size count,
+                       Run run) noexcept {
   // One operand usually lies in another core's cache. The hardware prefetcher stops at every page; asking for
   // lines 2 KiB ahead of it, into the second level, saves 8 % of the time that reading them takes. Never
   // behind the end: those lines may be the ones that the other core writes just now.
@@ -171,9 +206,9 @@ inline void reduce_two(Unaligned<T>* to, const Unaligned<T>* a, const Unaligned<
   for (; done + kAhead + kRun <= count; done += kRun) {
     ask_for<T>(a + done + kAhead, kRun);
     ask_for<T>(b + done + kAhead, kRun);
-    reduce_run<T, Op>(to + done, a + done, b + done, kRun);
+    run(to + done, a + done, b + done, kRun);
   }
-  reduce_run<T, Op>(to + done, a + done, b + done, count - done);
+  run(to + done, a + done, b + done, count - done);
 }
 
 template <class T, class Op>
@@ -181,7 +216,10 @@ void reduce_plain(void* destination, const void* const* operands, Size operand_c
   auto* to = static_cast<Unaligned<T>*>(destination);
   const auto operand = [&](Size index) { return static_cast<const Unaligned<T>*>(operands[index]); };
   if (operand_count == 2) {
-    reduce_two<T, Op>(to, operand(0), operand(1), count);
+    reduce_two<T>(to, operand(0), operand(1), count,
+                  [](Unaligned<T>* out, const Unaligned<T>* a, const Unaligned<T>* b, Size part) {
+                    reduce_run<T, Op>(out, a, b, part);
+                  });
     return;
   }
   // One pass over all operands. The total stays in the first-level cache, and apart from the destination,
@@ -197,23 +235,60 @@ void reduce_plain(void* destination, const void* const* operands, Size operand_c
   }
 }
 
+// to = combine(place) for every register of 16-bit floats; `place` is where it begins. What is left at the
+// end is less than a register: `load` and `store` go through one on the stack for it.
+template <class Codec>
+struct Coded {
+  typedef Unaligned<std::uint16_t> Element;
+
+  static Pair load_part(const Element* from, Size count) noexcept {
+    std::uint16_t whole[kPair] = {};
+    __builtin_memcpy(whole, from, count * sizeof(*from));
+    return Codec::load(whole);
+  }
+  static void store_part(Element* to, Pair values, Size count) noexcept {
+    std::uint16_t whole[kPair];
+    Codec::store(whole, values);
+    __builtin_memcpy(to, whole, count * sizeof(*to));
+  }
+
+  // Combine: (loader, place) -> Pair, where loader(pointer) reads a register or what is left of it.
+  template <class Combine>
+  __attribute__((always_inline)) static inline void run(Element* to, Size count, Combine combine) noexcept {
+    const auto load = [](const Element* from) { return Codec::load(from); };
+    Size at = 0;
+    for (; at + kPair <= count; at += kPair) Codec::store(to + at, combine(load, at));
+    const Size left = count - at;
+    if (left == 0) return;
+    store_part(to + at, combine([left](const Element* from) { return load_part(from, left); }, at), left);
+  }
+};
+
+template <class Op>
+inline Pair combine_pairs(Pair a, Pair b) noexcept {
+  return {Op::template apply<Floats>(a.first, b.first), Op::template apply<Floats>(a.second, b.second)};
+}
+
 template <class Codec, class Op>
 void reduce_coded(void* destination, const void* const* operands, Size operand_count, Size count) {
-  auto* to = static_cast<Unaligned<std::uint16_t>*>(destination);
-  const auto operand = [&](Size index) {
-    return static_cast<const Unaligned<std::uint16_t>*>(operands[index]);
-  };
-  float total[kBlock];
-  float next[kBlock];
-  for (Size at = 0; at < count; at += kBlock) {
-    const Size part = count - at < kBlock ? count - at : kBlock;
-    Codec::load(total, operand(0) + at, part);
-    for (Size index = 1; index < operand_count; ++index) {
-      Codec::load(next, operand(index) + at, part);
-      for (Size i = 0; i < part; ++i) total[i] = Op::template apply<float>(total[i], next[i]);
-    }
-    Codec::store(to + at, total, part);
+  typedef Unaligned<std::uint16_t> Element;
+  auto* to = static_cast<Element*>(destination);
+  const auto operand = [&](Size index) { return static_cast<const Element*>(operands[index]); };
+  if (operand_count == 2) {
+    reduce_two<std::uint16_t>(to, operand(0), operand(1), count,
+                              [](Element* out, const Element* a, const Element* b, Size part) {
+                                Coded<Codec>::run(out, part, [a, b](auto load, Size at) {
+                                  return combine_pairs<Op>(load(a + at), load(b + at));
+                                });
+                              });
+    return;
   }
+  Coded<Codec>::run(to, count, [&](auto load, Size at) {
+    Pair total = load(operand(0) + at);
+    for (Size index = 1; index < operand_count; ++index)
+      total = combine_pairs<Op>(total, load(operand(index) + at));
+    return total;
+  });
 }
 
 template <class T>
@@ -235,13 +310,10 @@ template <class Codec>
 void scale_coded(void* destination, Size count, std::uint64_t divisor) {
   auto* to = static_cast<Unaligned<std::uint16_t>*>(destination);
   const float by = static_cast<float>(divisor);
-  float x[kBlock];
-  for (Size at = 0; at < count; at += kBlock) {
-    const Size part = count - at < kBlock ? count - at : kBlock;
-    Codec::load(x, to + at, part);
-    for (Size i = 0; i < part; ++i) x[i] /= by;
-    Codec::store(to + at, x, part);
-  }
+  Coded<Codec>::run(to, count, [to, by](auto load, Size at) {
+    const Pair values = load(to + at);
+    return Pair{values.first / by, values.second / by};
+  });
 }
 
 template <class T>
@@ -259,13 +331,11 @@ void multiply_coded(void* destination, const void* source, Size count, std::uint
   const auto* from = static_cast<const Unaligned<std::uint16_t>*>(source);
   float by;
   __builtin_memcpy(&by, &factor, sizeof(by));
-  float x[kBlock];
-  for (Size at = 0; at < count; at += kBlock) {
-    const Size part = count - at < kBlock ? count - at : kBlock;
-    Codec::load(x, from + at, part);
-    for (Size i = 0; i < part; ++i) x[i] *= by;
-    Codec::store(to + at, x, part);
-  }
+  if (by != by) by = __builtin_nanf("");  // without a payload: see BFloatCodec::round
+  Coded<Codec>::run(to, count, [from, by](auto load, Size at) {
+    const Pair values = load(from + at);
+    return Pair{values.first * by, values.second * by};
+  });
 }
 
 // One line in stores as wide as they can be: a line that is put together from narrow ones takes a third
