@@ -72,8 +72,8 @@ using SettingField = std::variant<std::string Settings::*, bool Settings::*, std
 
 enum class Secrecy : std::uint8_t { open, secret };
 
-/// Ranks of a job that can be counted; how many members a host has room for is another matter.
-inline constexpr int kMostRanks = 65536;
+/// Ranks of a job: each is a member of the broker on this host (core::kMaxMembers).
+inline constexpr int kMostRanks = 256;
 
 struct SettingRow {
   std::string_view name;  ///< snake_case: the TOML key; upper case after TUGLINE_ it is the variable

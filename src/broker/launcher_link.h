@@ -23,6 +23,8 @@ class LauncherLink {
   LauncherLink(const std::string& socket_path, const std::string& job, const std::string& token_hex,
                std::chrono::milliseconds deadline = std::chrono::milliseconds(10'000));
 
+  /// A socket that hangs up (POLLHUP) when the broker is gone; nothing is to be read from it.
+  int descriptor() const noexcept { return channel_->socket(); }
   /// The process that was to be this rank has ended. The broker makes nothing of it when it has joined. Does
   /// not block; of a broker that is gone the ranks hear by themselves.
   void rank_ended(int rank, core::ProcessEnd end) noexcept;

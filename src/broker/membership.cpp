@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/futex.h"
+#include "base/settings.h"
 #include "broker/identity.h"
 #include "broker/process_status.h"
 #include "tugline/error.h"
@@ -54,6 +55,7 @@ Member& Membership::join(int rank, int size, std::uint64_t connection, base::Uni
     throw Error(ErrorCode::mismatch,
                 fmt::format("rank {} joins with world size {}, the job has {}", rank, size, expected),
                 "start all ranks with the same world size, or use another job name", {.rank = rank});
+  static_assert(base::kMostRanks == static_cast<int>(core::kMaxMembers), "one range in all messages");
   if (size < 1 || size > static_cast<int>(core::kMaxMembers))
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("world size {} is not between 1 and {}", size, core::kMaxMembers),

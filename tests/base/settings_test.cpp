@@ -74,8 +74,8 @@ TEST(Settings, ReadsEveryType) {
 
 TEST(Settings, ErrorsNameVariableValueAndWhatIsAllowed) {
   EXPECT_THAT(message_of({{"TUGLINE_RANK", "-1"}}),
-              testing::AllOf(HasSubstr("TUGLINE_RANK is \"-1\""), HasSubstr("an integer from 0 to 65535")));
-  EXPECT_THAT(message_of({{"TUGLINE_SIZE", "0"}}), HasSubstr("from 1 to 65536"));
+              testing::AllOf(HasSubstr("TUGLINE_RANK is \"-1\""), HasSubstr("an integer from 0 to 255")));
+  EXPECT_THAT(message_of({{"TUGLINE_SIZE", "0"}}), HasSubstr("from 1 to 256"));
   EXPECT_THAT(message_of({{"TUGLINE_SIZE", "4x"}}), HasSubstr("TUGLINE_SIZE is \"4x\""));
   EXPECT_THAT(message_of({{"TUGLINE_CHECK", "maybe"}}), HasSubstr("on or off"));
   EXPECT_THAT(message_of({{"TUGLINE_DEBUG", "loud"}}), HasSubstr("error, warn, info, debug or trace"));

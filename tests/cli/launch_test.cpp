@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 
@@ -54,6 +55,94 @@ TEST(Launch, OneJobAtATimeAtABroker) {
   }
   broker.signal(SIGTERM);
   EXPECT_EQ(broker.wait().exit_code, 0);
+}
+
+std::string socket_of(const Command& broker) {
+  for (const auto& file : broker.files())
+    if (file.ends_with("broker.sock")) return file;
+  return {};
+}
+
+/// The process of the broker that serves at this socket, 0 if there is none.
+pid_t broker_of(const std::string& socket) {
+  const auto job = std::filesystem::path(socket).parent_path().filename().string();
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    std::ifstream file(entry.path() / "cmdline");
+    const std::string words{std::istreambuf_iterator<char>(file), {}};
+    if (words.find(std::string("\0broker\0", 8)) != std::string::npos && words.find(job) != std::string::npos)
+      return std::stoi(entry.path().filename());
+  }
+  return 0;
+}
+
+TEST(Launch, SaysThatTheBrokerHasEnded) {
+  Command watched(run_shell({"-n", "2"}, "echo here; exec sleep 300"));
+  ASSERT_TRUE(watched.wait_for("here", 2));
+  const pid_t own = broker_of(socket_of(watched));
+  ASSERT_NE(own, 0);
+  ASSERT_EQ(::kill(own, SIGKILL), 0);
+  EXPECT_TRUE(watched.wait_for(
+      "tugline: the broker of the job has ended; ranks that need it get the error broker_lost"));
+  watched.signal(SIGTERM);
+  EXPECT_EQ(watched.wait().exit_code, 1);
+}
+
+// A socket whose owner was killed, and a path at which there is nothing.
+TEST(Launch, ABrokerThatIsNotThereIsAWrongWord) {
+  Command broker({"broker", "--job", "standing"});
+  ASSERT_TRUE(broker.wait_for("broker.sock\n"));
+  const auto socket = socket_of(broker);
+  broker.signal(SIGKILL);
+  broker.wait();
+  ASSERT_TRUE(std::filesystem::exists(socket));
+  for (const auto& path : {socket, socket + ".not_there"}) {
+    const auto refused = Command(run_shell({"-n", "2", "--broker", path}, "echo here")).wait();
+    EXPECT_EQ(refused.exit_code, 2);
+    EXPECT_EQ(refused.output, "");
+    EXPECT_THAT(refused.error, HasSubstr("tugline: not_found: no broker answers at \"" + path + "\"\n"));
+    EXPECT_EQ(std::count(refused.error.begin(), refused.error.end(), '\n'), 3) << refused.error;
+  }
+  const auto runtime = std::filesystem::path(socket).parent_path().parent_path().string();
+  for (const char* job : {"standing", "not_there"}) {
+    const auto refused =
+        Command({"doctor", "--job", job}, {.environment = {{"TUGLINE_RUNTIME_DIR", runtime}}}).wait();
+    EXPECT_EQ(refused.exit_code, 2) << job;
+    EXPECT_EQ(refused.output, "");
+    EXPECT_THAT(refused.error,
+                MatchesRegex("tugline: not_found: no broker answers at .*/" + std::string(job) + "/.*"));
+  }
+}
+
+TEST(Launch, ANameThatIsNotUsedIsNotLostWithoutAWord) {
+  const auto named =
+      Command(run_shell({"-n", "2"}, "echo $TUGLINE_JOB"), {.environment = {{"TUGLINE_JOB", "mine"}}}).wait();
+  EXPECT_EQ(named.exit_code, 0);
+  EXPECT_THAT(named.error, HasSubstr("TUGLINE_JOB \"mine\" is not this job's name"));
+  const std::string inner = std::string(TUGLINE_COMMAND) + " run -n 1 -- true";
+  const auto nested = Command(run_shell({"-n", "1"}, inner)).wait();
+  EXPECT_EQ(nested.exit_code, 0);
+  EXPECT_EQ(nested.error, "") << "the name is the outer job's";
+}
+
+TEST(Launch, SaysWhomItWaitsFor) {
+  Command stubborn(
+      run_shell({"-n", "3", "--grace", "60"},
+                "[ $TUGLINE_RANK = 1 ] || trap '' TERM; echo here; while :; do sleep 1000; done"));
+  ASSERT_TRUE(stubborn.wait_for("here", 3));
+  stubborn.signal(SIGTERM);
+  EXPECT_TRUE(stubborn.wait_for(
+      "tugline: waiting up to 59 s more (--grace) for ranks that have not ended: 0, 2; Ctrl-C again "
+      "kills them at once\n"));
+  stubborn.signal(SIGTERM);
+  EXPECT_EQ(stubborn.wait().exit_code, 1);
+  Command left(run_shell(
+      {"-n", "1", "--grace", "60"},
+      "(setsid sh -c \"trap '' TERM; echo up; exec >/dev/null; sleep 300; sleep 300\" &) | read up"));
+  EXPECT_TRUE(
+      left.wait_for("tugline: waiting up to 59 s more (--grace) for what the ranks left running: process "));
+  left.signal(SIGTERM);
+  left.wait();
+  EXPECT_TRUE(left.nothing_left());
 }
 
 TEST(Launch, ALimitOnFileSizesIsNamedBeforeAnythingStarts) {

@@ -144,7 +144,7 @@ TEST(Doctor, LooksAtARunningJob) {
   EXPECT_THAT(ended.error, HasSubstr("0 segments hold 0 B (of no limit"));
 
   const auto absent = run_command({"doctor", "--job", "no-such-job"});
-  EXPECT_EQ(absent.exit_code, 1);
+  EXPECT_EQ(absent.exit_code, 2);
   EXPECT_THAT(absent.error, HasSubstr("no broker answers at"));
 }
 

@@ -14,6 +14,7 @@
 #include "base/json.h"
 #include "base/settings.h"
 #include "broker/process_status.h"
+#include "usage.h"
 #include "values.h"
 
 namespace tugline::cli {
@@ -68,7 +69,15 @@ JobView look_at_job(const std::string& job) {
   const auto& settings = base::settings();
   // As joining does: the configured socket belongs to the configured job.
   const auto socket = job == settings.job ? settings.socket_path : std::string();
-  broker::Observer observer(socket, job, settings.token);
+  auto observer = [&]() -> broker::Observer {
+    try {
+      return {socket, job, settings.token};
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::not_found) throw;
+      throw UsageError(ErrorCode::not_found, error.what_failed(), error.what_to_do(),
+                       {.operation = "doctor --job"});
+    }
+  }();
   JobView view{observer.look(), {}};
   std::transform(view.account.members.begin(), view.account.members.end(),
                  std::back_inserter(view.descriptors), descriptors_of);

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "base/log.h"
 #include "base/random.h"
 #include "base/settings.h"
 #include "broker/broker_process.h"
@@ -22,19 +23,44 @@
 namespace tugline::cli {
 namespace {
 
+[[noreturn]] void throw_no_broker(const std::string& socket_path) {
+  throw UsageError(ErrorCode::not_found, fmt::format("no broker answers at \"{}\"", socket_path),
+                   "start one with `tugline broker --job NAME` and give the path that it prints as --broker");
+}
+
 /// A broker that somebody else runs: the job's name is its directory's, as the broker itself derives it.
 void use_running_broker(const std::string& socket_path, RankEnvironment& common) {
   struct stat info {};
   if (::stat(socket_path.c_str(), &info) != 0 || !S_ISSOCK(info.st_mode)) {
-    throw UsageError(
-        ErrorCode::not_found, fmt::format("there is no broker's socket at \"{}\"", socket_path),
-        "start one with `tugline broker --job NAME` and give the path that it prints as --broker");
+    throw_no_broker(socket_path);
   }
   const auto& settings = base::settings();
   auto path = std::filesystem::absolute(socket_path);
   common.socket_path = path.string();
   common.job = settings.job.empty() ? path.parent_path().filename().string() : settings.job;
   common.token = settings.token;
+}
+
+/// A name that was given for other things is not to be lost without a word. In a rank it is the job's around
+/// this one.
+void warn_of_unused_name(const std::string& job) {
+  const auto& settings = base::settings();
+  if (settings.job.empty() || settings.rank) return;
+  base::log(base::LogLevel::warn,
+            "TUGLINE_JOB \"{}\" is not this job's name: its ranks get one of its own, {}; to run in a job of "
+            "that name "
+            "start `tugline broker --job {}` and give its socket as --broker",
+            settings.job, job, settings.job);
+}
+
+/// Connects to the job's broker; one of the user's that is not there is a wrong word of the command line.
+broker::LauncherLink link_to(const RankEnvironment& common, bool named_by_user) {
+  try {
+    return {common.socket_path, common.job, common.token};
+  } catch (const Error& error) {
+    if (!named_by_user || error.code() != ErrorCode::not_found) throw;
+    throw_no_broker(common.socket_path);
+  }
 }
 
 }  // namespace
@@ -60,6 +86,7 @@ LaunchResult launch_job(const JobRequest& request) {
   std::optional<broker::BrokerProcess> broker;
   if (request.broker_socket.empty()) {
     common.job = "run-" + base::random_hex(8);
+    warn_of_unused_name(common.job);
     broker.emplace(common.job);
     common.socket_path = broker->socket_path();
     common.token = broker->token_hex();
@@ -69,7 +96,7 @@ LaunchResult launch_job(const JobRequest& request) {
   const Guard guard;
   common.added.emplace_back(Guard::kVariable, guard.mark());
   // Nobody may wait for a rank that ended before the broker met it.
-  broker::LauncherLink link(common.socket_path, common.job, common.token);
+  auto link = link_to(common, !broker);
   return launch({.program = request.program,
                  .arguments = request.arguments,
                  .ranks = request.ranks,
@@ -82,7 +109,8 @@ LaunchResult launch_job(const JobRequest& request) {
                      [&link](const RankEnd& end) {
                        link.rank_ended(end.rank, {end.exit_code, end.signal});
                      },
-                 .broker = broker ? broker->pid() : 0});
+                 .broker = broker ? broker->pid() : 0,
+                 .broker_link = link.descriptor()});
 }
 
 }  // namespace tugline::cli

@@ -56,7 +56,8 @@ std::vector<std::vector<int>> cpus_of(const LaunchRequest& request) {
   return cpus;
 }
 
-constexpr std::uint64_t kOneRequest = 250'000'000;  // ns between signals that mean the same
+constexpr std::uint64_t kOneRequest = 250'000'000;   // ns between signals that mean the same
+constexpr std::chrono::milliseconds kSilence(1000);  // of the grace: then it is said who is waited for
 
 struct Rank {
   pid_t pid = 0;
@@ -186,11 +187,23 @@ class Launcher {
     each_source([&](LineSource& source) {
       if (source.sink().has_room()) polled.push_back({source.descriptor(), POLLIN, 0});
     });
+    // Last, for it is no sink's.
+    if (request_.broker_link >= 0 && !broker_gone_) polled.push_back({request_.broker_link, 0, 0});
     if (::poll(polled.data(), polled.size(), timeout_ms()) < 0 && errno != EINTR) {
       throw Error(ErrorCode::system, "cannot wait for the ranks", "report it with the errno",
                   {.native_code = errno});
     }
     for (Signal signal = signals_.take(); signal.number != 0; signal = signals_.take()) handle(signal);
+    if (polled.back().fd == request_.broker_link && (polled.back().revents & POLLHUP) != 0) {
+      broker_gone_ = true;
+      if (!stopping_)
+        error_sink_->add(
+            "tugline: the broker of the job has ended; ranks that need it get the error broker_lost\n");
+    }
+    if (say_at_ && base::running_ns() >= *say_at_) {
+      say_at_.reset();
+      say_who_is_waited_for();
+    }
     if (kill_at_ && base::running_ns() >= *kill_at_) {
       signal_all(SIGKILL);
       kill_now_ = true;
@@ -211,7 +224,8 @@ class Launcher {
 
   int timeout_ms() const {
     if (!kill_at_) return -1;
-    const auto sleep = std::chrono::ceil<std::chrono::milliseconds>(base::sleep_until(*kill_at_));
+    const auto next = say_at_ ? std::min(*say_at_, *kill_at_) : *kill_at_;
+    const auto sleep = std::chrono::ceil<std::chrono::milliseconds>(base::sleep_until(next));
     return static_cast<int>(sleep.count());
   }
 
@@ -254,6 +268,21 @@ class Launcher {
     signal_all(signal.number, signal.from_terminal);
     signal_all(SIGCONT);  // a stopped process takes it only when it goes on
     kill_at_ = base::running_deadline(request_.grace);
+    if (request_.grace > kSilence) say_at_ = base::running_deadline(kSilence);
+  }
+
+  void say_who_is_waited_for() {
+    std::string ranks;
+    for (const auto& rank : ranks_)
+      if (!rank.end) ranks += fmt::format("{}{}", ranks.empty() ? "" : ", ", &rank - ranks_.data());
+    say_waiting("ranks that have not ended: " + ranks);
+  }
+
+  void say_waiting(const std::string& whom) {
+    const auto left = request_.grace - kSilence;
+    error_sink_->add(
+        fmt::format("tugline: waiting up to {} s more (--grace) for {}; Ctrl-C again kills them at once\n",
+                    std::chrono::ceil<std::chrono::seconds>(left).count(), whom));
   }
 
   /// With `group_has_it` to those only that are not in this process's group.
@@ -315,6 +344,8 @@ class Launcher {
   /// Ends and reaps everything below this process but the broker.
   void end_tree() noexcept {
     auto kill_from = kill_at_.value_or(base::running_deadline(request_.grace));
+    const auto say_from = say_at_.value_or(base::running_deadline(kSilence));
+    bool said = request_.grace <= kSilence || (kill_at_ && !say_at_);
     std::set<pid_t> asked;
     stopping_ = true;  // what ends from here on is no news
     try {
@@ -330,9 +361,14 @@ class Launcher {
             ::kill(pid, SIGCONT);
           }
         }
+        if (!tree_ended_ && !said && base::running_ns() >= say_from) {
+          said = true;
+          say_waiting(fmt::format("what the ranks left running: process {}", fmt::join(left, ", ")));
+        }
         // The end of children is told by SIGCHLD; grandchildren come to this process only after it, untold.
-        pollfd signal{signals_.descriptor(), POLLIN, 0};
-        if (!tree_ended_) ::poll(&signal, 1, 10);
+        pollfd polled[]{{signals_.descriptor(), POLLIN, 0}, {error_sink_->descriptor(), POLLOUT, 0}};
+        if (!tree_ended_) ::poll(polled, error_sink_->has_pending() ? 2 : 1, 10);
+        if ((polled[1].revents & (POLLOUT | POLLERR)) != 0) error_sink_->write_some();
         for (Signal came = signals_.take(); came.number != 0; came = signals_.take()) {
           const bool to_end = came.number == SIGINT || came.number == SIGTERM || came.number == SIGHUP;
           kill_now_ = kill_now_ || (to_end && is_second_request(came));
@@ -366,6 +402,8 @@ class Launcher {
   int stop_signal_ = 0;
   std::optional<std::uint64_t> asked_at_;  // to stop, first; base::running_ns()
   std::optional<std::uint64_t> kill_at_;   // base::running_ns()
+  std::optional<std::uint64_t> say_at_;    // likewise, that ranks are waited for
+  bool broker_gone_ = false;
 };
 
 }  // namespace

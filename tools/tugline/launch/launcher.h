@@ -32,7 +32,8 @@ struct LaunchRequest {
   Binding binding = Binding::none;
   std::chrono::milliseconds grace{5000};
   std::function<void(const RankEnd&)> on_end;  ///< told of each rank's end, before it is reported
-  pid_t broker = 0;  ///< a child of this process that is no rank and is left alone; 0: none
+  pid_t broker = 0;      ///< a child of this process that is no rank and is left alone; 0: none
+  int broker_link = -1;  ///< a socket that hangs up when the broker is gone, which is reported once; -1: none
 };
 
 struct LaunchResult {
