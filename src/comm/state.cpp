@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "base/fork.h"
+#include "base/log.h"
 #include "base/settings.h"
 #include "base/shared_memory.h"
 #include "comm/protocol.h"
@@ -461,6 +462,8 @@ std::shared_ptr<const core::Plan> CommunicatorState::plan_for(const Call& call, 
     request.groups = where.groups;
   }
   const Choice choice = choose_builder(request, where, rules);
+  base::log(base::LogLevel::debug, "{} of {} bytes: plan {}", name_of(request.collective), request.bytes,
+            choice.builder);
   auto plan = std::make_shared<core::Plan>(core::build(choice.builder, request));
   if (call.counts && call.counts->of_pairs())
     displace(*plan, request.only_rank, *call.counts, request.element_bytes);
