@@ -20,6 +20,8 @@ namespace {
 
 // Polls without a pause before the clock is read for the first time: most packets are there by then.
 constexpr int kEagerPolls = 2000;
+// The same of ranks that share cores, with a turn of the others between two polls.
+constexpr int kEagerTurns = 4;
 // A rank may be gone without an alarm: a waiter looks for itself, but rarely.
 constexpr std::uint64_t kLookEvery = 1'000'000;
 
@@ -81,7 +83,7 @@ Status wait(WaitPlace& place, FunctionRef<Poll()> poll, AlarmCheck alarm,
     while (result == Poll::progressed) result = poll();
     return result == Poll::done;
   };
-  const int eager = place.own_core ? kEagerPolls : 1;
+  const int eager = place.own_core ? kEagerPolls : kEagerTurns;
   for (int i = 0; i < eager; ++i) {
     switch (poll()) {
       case Poll::done:
@@ -90,6 +92,7 @@ Status wait(WaitPlace& place, FunctionRef<Poll()> poll, AlarmCheck alarm,
         i = 0;
         break;
       case Poll::blocked:
+        if (!place.own_core) give_way(place.own_core);
         break;
     }
     if (alarm_word.load(std::memory_order_acquire) != place.alarm_seen) {
