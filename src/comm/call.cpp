@@ -262,10 +262,9 @@ std::string to_text(const Descriptor& descriptor, Call::Direction direction) {
 }
 
 void validate(const Call& call, std::uint32_t rank, std::uint32_t ranks, const std::string& communicator) {
-  const std::string operation(core::name_of(call.collective));
   auto refuse = [&](std::string what, std::string remedy) {
     ErrorContext context;
-    context.operation = operation;
+    context.operation = core::name_of(call.collective);
     context.communicator = communicator;
     context.rank = static_cast<int>(rank);
     throw Error(ErrorCode::invalid_argument, std::move(what), std::move(remedy), std::move(context));

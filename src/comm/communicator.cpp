@@ -128,13 +128,13 @@ void Communicator::all_to_all_v(const void* send, std::span<const std::size_t> s
 void Communicator::send(const void* buffer, std::size_t count, DataType type, int peer, Target target) {
   auto call = make_call(core::Collective::send_recv, buffer, nullptr, count, type, ReduceOp::sum, peer);
   call.direction = comm::Call::Direction::send;
-  state().submit(call, target);
+  state().submit(std::move(call), target);
 }
 
 void Communicator::recv(void* buffer, std::size_t count, DataType type, int peer, Target target) {
   auto call = make_call(core::Collective::send_recv, nullptr, buffer, count, type, ReduceOp::sum, peer);
   call.direction = comm::Call::Direction::receive;
-  state().submit(call, target);
+  state().submit(std::move(call), target);
 }
 
 void Communicator::barrier(Target target) {

@@ -272,8 +272,8 @@ class Drive {
 
 }  // namespace
 
-void add_to_group(GroupState& group, std::shared_ptr<CommunicatorState> communicator, const Call& call) {
-  group.calls.push_back({std::move(communicator), call});
+void add_to_group(GroupState& group, std::shared_ptr<CommunicatorState> communicator, Call call) {
+  group.calls.emplace_back(std::move(communicator), std::move(call));
 }
 
 void run_group(std::span<const GroupCall> calls) {

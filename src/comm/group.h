@@ -41,7 +41,7 @@ class GroupState {
   std::pmr::vector<GroupCall> calls{&memory_};
 };
 
-void add_to_group(GroupState& group, std::shared_ptr<CommunicatorState> communicator, const Call& call);
+void add_to_group(GroupState& group, std::shared_ptr<CommunicatorState> communicator, Call call);
 /// Drives all calls to their end; throws the first error after all have ended.
 void run_group(std::span<const GroupCall> calls);
 

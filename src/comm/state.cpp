@@ -189,7 +189,7 @@ void CommunicatorState::submit(Call call, const Target& target) {
                  .rank = static_cast<int>(epoch.rank),
                  .peer = static_cast<int>(epoch.rank)});
   if (target.group() != nullptr) {
-    add_to_group(target.group()->state(), shared_from_this(), call);
+    add_to_group(target.group()->state(), shared_from_this(), std::move(call));
     return;
   }
   if (target.request() != nullptr) {
