@@ -109,8 +109,8 @@ class PacketCall {
       contribution_ = multiplied_;
     }
     if (publishes())
-      publish_packet(epoch_, sequence_, static_cast<std::uint32_t>(flag_ & 0xffffffffu), contribution_,
-                     bytes);
+      publish_packet(epoch_, sequence_, static_cast<std::uint32_t>(flag_ & 0xffffffffu), contribution_, bytes,
+                     has_root() ? AfterPacket::runs_ahead : AfterPacket::waits_for_others);
   }
 
   /// Those who wait for this rank's packet, or until it has come so far.

@@ -139,7 +139,8 @@ void PlanRun::wake(std::int32_t rank) const noexcept {
 }
 
 void PlanRun::put_packet(const core::Step& step) {
-  publish_packet(epoch_, sequence_, fingerprint_, resolve_operand(step.source, step.bytes), step.bytes);
+  publish_packet(epoch_, sequence_, fingerprint_, resolve_operand(step.source, step.bytes), step.bytes,
+                 call_.has_root() ? AfterPacket::runs_ahead : AfterPacket::waits_for_others);
   if (anybody_sleeps(epoch_.bank.header().sleepers))
     for (std::int32_t peer = 0; peer < plan_->ranks; ++peer)
       if (peer != own_rank()) ring(board_.doorbells[epoch_.originals[static_cast<std::uint32_t>(peer)]]);
