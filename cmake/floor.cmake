@@ -13,10 +13,12 @@ endfunction()
 
 # Builds every test that the sanitizer builds run.
 add_custom_target(sanitized_tests)
+# Builds what TUGLINE_CUDA adds: the library and its tests (label gpu).
+add_custom_target(cuda_parts)
 
 # tugline_test(NAME SOURCES ... LIBRARIES ... LABELS ... TIMEOUT seconds): a GoogleTest program, one CTest entry.
 # Labels: unit, property, contract, process, fuzz say what kind it is; no-asan and no-tsan keep it out of that
-# build; tsan takes a process test (kept out otherwise, because it forks threads away) into the TSan build.
+# build; gpu says that it needs a GPU, without which it says so and ends well; tsan takes a process test (kept out otherwise, because it forks threads away) into the TSan build.
 function(tugline_test name)
   cmake_parse_arguments(T "" "TIMEOUT" "SOURCES;LIBRARIES;LABELS" ${ARGN})
   if(NOT T_TIMEOUT)
@@ -31,6 +33,9 @@ function(tugline_test name)
     math(EXPR T_TIMEOUT "${T_TIMEOUT} * 3")
   endif()
   set_tests_properties(${name} PROPERTIES TIMEOUT ${T_TIMEOUT} LABELS "${T_LABELS}")
+  if("gpu" IN_LIST T_LABELS)
+    add_dependencies(cuda_parts ${name})
+  endif()
   # CTest starts with those that cost most, lest one of them runs alone in the end.
   if("property" IN_LIST T_LABELS)
     set_tests_properties(${name} PROPERTIES COST 100)

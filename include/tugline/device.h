@@ -65,6 +65,12 @@ class TUGLINE_EXPORT StreamRef {
   StreamRef(Device& device, std::uintptr_t handle) noexcept : device_(&device), handle_(handle) {}
   StreamRef(std::nullptr_t) = delete;
   StreamRef(int) = delete;
+  /// A stream that the caller has from CUDA: a cudaStream_t or CUstream of this device, as a number. It stays
+  /// the caller's: it is to live longer than the work enqueued here, and is never destroyed. Throws
+  /// Error{invalid_argument} for 0 (name the device's default stream instead), Error{unsupported} on a device
+  /// whose streams are no others' (host). Thread-safe. While the caller captures it, copies and fills of
+  /// memory that the device reaches become nodes of the caller's graph; tasks of the host are refused.
+  static StreamRef from_native_handle(Device& device, std::uintptr_t native);
 
   /// Blocks until all enqueued work is done; throws its asynchronous error, if any, once, after which the
   /// stream is usable again. Work enqueued behind a failure and before that sync is skipped. Not capturable.
@@ -90,6 +96,9 @@ class TUGLINE_EXPORT StreamRef {
   bool is_capturing() const;
 
   std::uintptr_t get() const noexcept { return handle_; }
+  /// CUDA's own handle (a cudaStream_t or CUstream as a number), for the caller's kernels and libraries.
+  /// Throws Error{unsupported} on a device that has none (host).
+  std::uintptr_t native_handle() const;
   Device& device() const noexcept { return *device_; }
   friend bool operator==(const StreamRef&, const StreamRef&) = default;
 
@@ -182,6 +191,9 @@ class TUGLINE_EXPORT Device {
   // Streams, events, graphs: the verbs behind the classes above.
   virtual std::uintptr_t create_stream() = 0;
   virtual void destroy_stream(std::uintptr_t stream) noexcept = 0;
+  /// The handle that stands for a native stream, and the other way round; see StreamRef.
+  virtual std::uintptr_t adopt_stream(std::uintptr_t native);
+  virtual std::uintptr_t native_stream(std::uintptr_t stream);
   virtual void sync_stream(std::uintptr_t stream) = 0;
   virtual bool is_stream_done(std::uintptr_t stream) = 0;
   virtual Status stream_status(std::uintptr_t stream) = 0;

@@ -26,6 +26,17 @@ void require_same_kind(const char* operation, const Device& stream_device, const
 
 Device::~Device() = default;
 
+std::uintptr_t Device::adopt_stream(std::uintptr_t native) {
+  throw Error(ErrorCode::unsupported,
+              fmt::format("{} has no streams of others ({:#x} was given)", label(*this), native),
+              "make a stream with Device::stream()",
+              {.operation = "from_native_handle", .device = label(*this)});
+}
+std::uintptr_t Device::native_stream(std::uintptr_t) {
+  throw Error(ErrorCode::unsupported, fmt::format("streams of {} have no native handle", label(*this)),
+              "use the stream through tugline", {.operation = "native_handle", .device = label(*this)});
+}
+
 bool EventRef::is_done() const {
   return device_->is_event_done(handle_);
 }
@@ -33,6 +44,17 @@ void EventRef::sync() const {
   device_->sync_event(handle_);
 }
 
+StreamRef StreamRef::from_native_handle(Device& device, std::uintptr_t native) {
+  if (native == 0) {
+    throw Error(ErrorCode::invalid_argument, "a stream from the native handle 0",
+                "name the device's default stream",
+                {.operation = "from_native_handle", .device = label(device)});
+  }
+  return {device, device.adopt_stream(native)};
+}
+std::uintptr_t StreamRef::native_handle() const {
+  return device_->native_stream(handle_);
+}
 void StreamRef::sync() const {
   device_->sync_stream(handle_);
 }

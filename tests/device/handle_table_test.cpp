@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "device/host/handle_table.h"
+#include "device/handle_table.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <string>
 #include <thread>
 
-namespace tugline::device::host {
+namespace tugline::device {
 namespace {
 
 TEST(HandleTable, handle_finds_its_object_until_removed) {
@@ -80,4 +80,4 @@ TEST(HandleTable, grows_past_a_chunk_from_many_threads) {
 }
 
 }  // namespace
-}  // namespace tugline::device::host
+}  // namespace tugline::device

@@ -29,7 +29,7 @@ HEAVY = [
     ("prometheus-cpp", re.compile(r"^prometheus/"), ("src/observe/", "src/broker/")),
 ]
 PLACED = [
-    ("CUDA", re.compile(r"^(cuda[._]|cuda$|cuda_|cuda/|cooperative_groups|nccl|cub/|thrust/)"),
+    ("CUDA", re.compile(r"^(cuda[._A-Z]|cuda$|cuda_|cuda/|cooperative_groups|nccl|cub/|thrust/)"),
      ("src/device/cuda/", "src/comm/kernels/")),
     ("NVML", re.compile(r"^nvml"), ("src/topology/",)),
     ("UCX", re.compile(r"^(ucp|uct|ucs|ucm)/"), ("src/transport/ucx/",)),

@@ -63,7 +63,8 @@ Finding check_settings() {
 std::vector<Finding> examine(int ranks) {
   std::vector<Finding> findings{check_settings()};
   if (findings.front().level == Level::serious) return findings;
-  for (auto&& group : {check_kernel(), check_limits(ranks), check_placement(ranks), check_places()}) {
+  for (auto&& group :
+       {check_kernel(), check_limits(ranks), check_placement(ranks), check_gpus(), check_places()}) {
     findings.insert(findings.end(), group.begin(), group.end());
   }
   return findings;

@@ -11,7 +11,7 @@
 #include <variant>
 #include <vector>
 
-#include "device/host/failure.h"
+#include "device/failure.h"
 
 namespace tugline::device::host {
 

@@ -10,8 +10,8 @@
 #include <mutex>
 #include <variant>
 
+#include "device/failure.h"
 #include "device/host/capture.h"
-#include "device/host/failure.h"
 
 namespace tugline::device::host {
 

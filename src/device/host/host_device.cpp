@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "base/log.h"
+#include "device/handle_table.h"
 #include "device/host/event.h"
 #include "device/host/graph.h"
-#include "device/host/handle_table.h"
 #include "device/host/identity.h"
 #include "device/host/stream.h"
 

@@ -20,8 +20,8 @@
 #include <thread>
 #include <variant>
 
+#include "device/failure.h"
 #include "device/host/event.h"
-#include "device/host/failure.h"
 #include "device/host/graph.h"
 
 namespace tugline::device::host {

@@ -29,6 +29,8 @@ std::vector<Finding> check_limits(int ranks);
 std::vector<Finding> check_kernel();
 /// Where ranks and their memory are placed.
 std::vector<Finding> check_placement(int ranks);
+/// The GPUs, each opened, or why none is used.
+std::vector<Finding> check_gpus();
 /// Where sockets go, and how processes see each other.
 std::vector<Finding> check_places();
 

@@ -12,7 +12,7 @@
 #include "tugline/device.h"
 #include "tugline/error.h"
 
-namespace tugline::device::host {
+namespace tugline::device {
 
 struct Failure {
   Status status;
@@ -40,4 +40,4 @@ FailurePtr execute(const Work& work, const std::string& where) noexcept;
 /// Refuses null pointers where bytes are to be moved. Throws Error{invalid_argument}.
 void check(const Work& work, const std::string& where);
 
-}  // namespace tugline::device::host
+}  // namespace tugline::device

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Handles of the host backend. A handle carries its kind, its slot and the slot's generation, so that 0, a
+// Handles of a backend. A handle carries its kind, its slot and the slot's generation, so that 0, a
 // handle of another kind and one that was destroyed are errors with a name instead of wild pointers.
 #pragma once
 
@@ -15,7 +15,7 @@
 
 #include "tugline/error.h"
 
-namespace tugline::device::host {
+namespace tugline::device {
 
 /// Thread-safe. get() takes no lock. Using a handle while another thread destroys it is the caller's error.
 template <class Object>
@@ -100,11 +100,11 @@ class HandleTable {
     return slot.generation.load(std::memory_order_acquire) == generation ? &slot : nullptr;
   }
   [[noreturn]] void refuse(std::uintptr_t handle) const {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("handle {:#x} is no {} of the host backend, or that {} was destroyed", handle,
-                            name_, name_),
-                fmt::format("keep the owner of the {} alive while it is used, and do not use it after a move",
-                            name_));
+    throw Error(
+        ErrorCode::invalid_argument,
+        fmt::format("handle {:#x} is no {} of this backend, or that {} was destroyed", handle, name_, name_),
+        fmt::format("keep the owner of the {} alive while it is used, and do not use it after a move",
+                    name_));
   }
 
   const char* const name_;
@@ -115,4 +115,4 @@ class HandleTable {
   std::uint64_t used_ = 0;
 };
 
-}  // namespace tugline::device::host
+}  // namespace tugline::device

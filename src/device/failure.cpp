@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "device/host/failure.h"
+#include "device/failure.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include <exception>
 #include <new>
 
-namespace tugline::device::host {
+namespace tugline::device {
 namespace {
 
 struct Runner {
@@ -107,4 +107,4 @@ void check(const Work& work, const std::string& where) {
   }
 }
 
-}  // namespace tugline::device::host
+}  // namespace tugline::device
