@@ -1,74 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies and fills of a GPU's streams: every way between pageable, pinned and device memory, any alignment,
 // and nothing moved behind a failure, whether by the copy engine or by a kernel.
-#include <gtest/gtest.h>
-
-#include <atomic>
-#include <cstdio>
 #include <cstring>
-#include <memory>
 #include <thread>
-#include <vector>
 
-#include "device/cuda/backend.h"
-#include "device/cuda/context.h"
 #include "device/cuda/pinned.h"
+#include "gpu_test.h"
 
 namespace tugline::device::cuda {
 namespace {
 
-class CudaMoves : public testing::Test {
- protected:
-  static CudaDevice* gpu() {
-    static CudaDevice* found = []() -> CudaDevice* {
-      try {
-        static auto* backend = new CudaBackend;
-        return &dynamic_cast<CudaDevice&>(backend->device(0));
-      } catch (const Error& error) {
-        std::fprintf(stderr, "%s\n", error.what());
-        return nullptr;
-      }
-    }();
-    return found;
-  }
-  void SetUp() override {
-    if (gpu() == nullptr) GTEST_SKIP() << "no GPU (the reason is above)";
-  }
-
-  // Tells the stream's failure and clears it.
-  static ErrorCode end(Stream& stream) {
-    try {
-      stream.sync();
-    } catch (const Error& error) {
-      return error.code();
-    }
-    return ErrorCode::ok;
-  }
-  std::vector<std::uint8_t> read(const void* memory, std::size_t bytes) {
-    std::vector<std::uint8_t> values(bytes);
-    Stream stream = gpu()->stream();
-    stream.ref().copy(values.data(), memory, bytes);
-    stream.sync();
-    return values;
-  }
-};
-
-std::vector<std::uint8_t> pattern(std::size_t bytes, unsigned seed) {
-  std::vector<std::uint8_t> values(bytes);
-  for (std::size_t i = 0; i < bytes; ++i) values[i] = static_cast<std::uint8_t>(i * 131 + i / 251 + seed);
-  return values;
-}
-
-HostTask held(std::atomic<bool>& open) {
-  return [&open] {
-    open.wait(false);
-    return Status::success();
-  };
-}
-void open_gate(std::atomic<bool>& gate) {
-  gate = true;
-  gate.notify_all();
-}
+using CudaMoves = GpuTest;
 
 TEST_F(CudaMoves, pageable_memory_of_several_staging_buffers_arrives_whole) {
   for (std::size_t bytes : {kStagingBytes - 1, kStagingBytes, 2 * kStagingBytes + 12345}) {
@@ -176,44 +118,6 @@ TEST_F(CudaMoves, a_graph_behind_a_failure_moves_nothing_and_the_next_launch_doe
   EXPECT_EQ(read(memory, kBytes), std::vector<std::uint8_t>(kBytes, 2));
   gpu()->deallocate(memory, kBytes);
   gpu()->deallocate(other, kBytes);
-}
-
-TEST_F(CudaMoves, streams_of_the_caller_are_accepted) {
-  constexpr std::size_t kBytes = 50'000;
-  ContextGuard guard(gpu()->context());
-  CUstream native = nullptr;
-  check(driver().cuStreamCreate(&native, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
-  const auto number = reinterpret_cast<std::uintptr_t>(native);
-  const StreamRef stream = StreamRef::from_native_handle(*gpu(), number);
-  EXPECT_EQ(stream, StreamRef::from_native_handle(*gpu(), number));
-  EXPECT_EQ(stream.native_handle(), number);
-  void* memory = gpu()->allocate(kBytes);
-  const auto sent = pattern(kBytes, 7);
-  std::atomic<int> done = 0;
-  stream.copy(memory, sent.data(), kBytes);
-  stream.launch([&done] { return ++done, Status::success(); });
-  check(driver().cuStreamSynchronize(native), "cuStreamSynchronize");
-  EXPECT_EQ(done, 1);
-  EXPECT_EQ(read(memory, kBytes), sent);
-  // Captured by its owner: what the device can do alone becomes part of the owner's graph.
-  check(driver().cuStreamBeginCapture(native, CU_STREAM_CAPTURE_MODE_RELAXED), "cuStreamBeginCapture");
-  EXPECT_TRUE(stream.is_capturing());
-  stream.fill(memory, 9, kBytes);
-  EXPECT_THROW(stream.launch([] { return Status::success(); }), Error);
-  CUgraph graph = nullptr;
-  check(driver().cuStreamEndCapture(native, &graph), "cuStreamEndCapture");
-  EXPECT_FALSE(stream.is_capturing());
-  EXPECT_EQ(read(memory, kBytes), sent);
-  CUgraphExec executable = nullptr;
-  check(driver().cuGraphInstantiateWithFlags(&executable, graph, 0), "cuGraphInstantiateWithFlags");
-  check(driver().cuGraphLaunch(executable, native), "cuGraphLaunch");
-  stream.sync();
-  EXPECT_EQ(read(memory, kBytes), std::vector<std::uint8_t>(kBytes, 9));
-  check(driver().cuGraphExecDestroy(executable), "cuGraphExecDestroy");
-  check(driver().cuGraphDestroy(graph), "cuGraphDestroy");
-  gpu()->deallocate(memory, kBytes);
-  check(driver().cuStreamDestroy(native), "cuStreamDestroy");
-  EXPECT_THROW((void)StreamRef::from_native_handle(*gpu(), 0), Error);
 }
 
 // A stream whose tasks fail again and again, with copies of other threads in between, holds no more memory of

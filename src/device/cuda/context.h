@@ -9,7 +9,11 @@ namespace tugline::device::cuda {
 
 class ContextGuard {
  public:
-  explicit ContextGuard(CUcontext context) { check(driver().cuCtxPushCurrent(context), "cuCtxPushCurrent"); }
+  /// Throws Error{invalid_usage} in a forked child, which CUDA does not work in.
+  explicit ContextGuard(CUcontext context) {
+    require_not_forked();
+    check(driver().cuCtxPushCurrent(context), "cuCtxPushCurrent");
+  }
   ~ContextGuard() {
     CUcontext popped = nullptr;
     (void)driver().cuCtxPopCurrent(&popped);

@@ -6,6 +6,9 @@
 #include <atomic>
 #include <map>
 #include <mutex>
+#include <system_error>
+#include <thread>
+#include <utility>
 
 #include "base/log.h"
 #include "device/cuda/context.h"
@@ -22,7 +25,7 @@ struct Handles {
   HandleTable<CudaEvent> events{"event", 5};
   HandleTable<CudaGraph> graphs{"graph", 6};
   std::mutex adopting;
-  std::map<CUstream, std::uintptr_t> adopted;
+  std::map<std::pair<int, CUstream>, std::uintptr_t> adopted;
   std::atomic<int> next_stream = 0;
 };
 Handles& handles() {
@@ -40,6 +43,25 @@ Handles& handles() {
 void report_bad_handle(const char* what, std::uintptr_t handle) noexcept {
   base::log(base::LogLevel::error, "destruction of {} handle {:#x}, which does not exist (destroyed twice?)",
             what, handle);
+}
+
+// A stream destroyed by one of its own tasks: that thread cannot wait for the task's end.
+void destroy_elsewhere(CUcontext context, std::shared_ptr<CudaStream> stream) {
+  // Kept where a thread cannot be started: a stream that is never freed is better than one that waits for
+  // itself.
+  auto* kept = new std::shared_ptr<CudaStream>(std::move(stream));
+  try {
+    std::thread([context, kept] {
+      try {
+        ContextGuard guard(context);
+        delete kept;
+      } catch (const Error& error) {
+        base::log(base::LogLevel::error, "a stream could not be destroyed: {}", error.what());
+      }
+    }).detach();
+  } catch (const std::system_error& error) {
+    base::log(base::LogLevel::error, "a stream destroyed by its own task is never freed: {}", error.what());
+  }
 }
 
 CudaStream& stream_of(std::uintptr_t handle, const DeviceInfo& info) {
@@ -62,9 +84,12 @@ void CudaDevice::destroy_stream(std::uintptr_t stream) noexcept {
     base::log(base::LogLevel::error, "destruction of the default stream of {} is refused", label());
     return;
   }
+  if (is_forked()) return;  // the parent's
   try {
     ContextGuard guard(context_);
-    if (handles().streams.remove(stream) == nullptr) report_bad_handle("stream", stream);
+    auto removed = handles().streams.remove(stream);
+    if (removed == nullptr) return report_bad_handle("stream", stream);
+    if (is_running_task_of(removed.get())) destroy_elsewhere(context_, std::move(removed));
   } catch (const Error& error) {
     base::log(base::LogLevel::error, "a stream could not be destroyed: {}", error.what());
   }
@@ -75,7 +100,7 @@ std::uintptr_t CudaDevice::adopt_stream(std::uintptr_t native) {
   // NOLINTNEXTLINE(performance-no-int-to-ptr): that is what a handle is
   const auto stream = reinterpret_cast<CUstream>(native);
   std::lock_guard lock(handles().adopting);
-  std::uintptr_t& handle = handles().adopted[stream];
+  std::uintptr_t& handle = handles().adopted[{info_.index, stream}];
   if (handle == 0) {
     handle = handles().streams.add(std::make_shared<CudaStream>(
         info_.index, context_, fmt::format("{} stream {:#x} of the caller", label(), native), stream));
@@ -130,6 +155,7 @@ void CudaDevice::launch_graph(std::uintptr_t graph, std::uintptr_t stream) {
   stream_of(stream, info_).launch(handles().graphs.shared(graph));
 }
 void CudaDevice::destroy_graph(std::uintptr_t graph) noexcept {
+  if (is_forked()) return;
   if (handles().graphs.remove(graph) == nullptr) report_bad_handle("graph", graph);
 }
 
@@ -138,6 +164,7 @@ std::uintptr_t CudaDevice::create_event() {
   return handles().events.add(std::make_shared<CudaEvent>(info_.index, label()));
 }
 void CudaDevice::destroy_event(std::uintptr_t event) noexcept {
+  if (is_forked()) return;
   try {
     ContextGuard guard(context_);
     if (handles().events.remove(event) == nullptr) report_bad_handle("event", event);
@@ -169,6 +196,7 @@ std::chrono::nanoseconds CudaDevice::event_interval(std::uintptr_t start, std::u
 }
 
 CudaDevice::~CudaDevice() {
+  if (is_forked()) return;
   try {
     ContextGuard guard(context_);
     handles().streams.remove(default_stream_);

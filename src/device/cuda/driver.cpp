@@ -4,7 +4,10 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <atomic>
 #include <optional>
+
+#include "base/fork.h"
 
 namespace tugline::device::cuda {
 namespace {
@@ -20,7 +23,10 @@ std::string version_text(int version) {
   return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
 }
 
+std::atomic<std::uint32_t> opened_after_forks = 0;
+
 Driver open_driver() {
+  opened_after_forks = base::fork_count();
   // Never closed: the driver's threads may run until the process ends.
   void* library = ::dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
@@ -77,6 +83,17 @@ const Driver& driver() {
   }();
   if (opened->error) throw Error(*opened->error);
   return opened->driver;
+}
+
+bool is_forked() noexcept {
+  return base::fork_count() != opened_after_forks;
+}
+
+void require_not_forked() {
+  if (!is_forked()) return;
+  throw Error(ErrorCode::invalid_usage, "work with a GPU in a forked child of the process that opened it",
+              "start the child as a program of its own (exec, spawn): CUDA does not work across fork()",
+              {.operation = "use of a GPU"});
 }
 
 std::string text_of(CUresult result) {

@@ -97,6 +97,11 @@ struct Driver {
 /// Error{unsupported}, always the same: no driver, one that is too old, or none that starts.
 const Driver& driver();
 
+/// True in a child that was forked after the driver had been opened.
+bool is_forked() noexcept;
+/// Throws Error{invalid_usage} there.
+void require_not_forked();
+
 /// Throws the Error for a result other than success; `operation` is the user's word for what failed.
 void check(CUresult result, const char* operation, const std::string& device = {});
 /// "CUDA_ERROR_INVALID_VALUE (invalid argument)".

@@ -147,12 +147,29 @@ void Capture::add_task(CUstream stream, HostTask work, const std::string& where)
 void Capture::add_graph(CUstream stream, std::shared_ptr<CudaGraph> graph) {
   require_sound();
   const Place place = place_of(stream);
-  CUgraphNode node = nullptr;
-  check(driver().cuGraphAddChildGraphNode(&node, place.graph, place.nodes, place.count, graph->definition()),
-        "capture of a graph");
-  move_on(stream, node);
+  std::vector<CUgraphNode> after(place.nodes, place.nodes + place.count);
+  const auto all = graph->with_parts();
   std::lock_guard lock(mutex_);
+  for (CudaGraph* each : all) {
+    const auto used = last_use_.find(each);
+    if (used != last_use_.end() && std::find(after.begin(), after.end(), used->second) == after.end())
+      after.push_back(used->second);
+  }
+  CUgraphNode node = nullptr;
+  const CUresult added =
+      driver().cuGraphAddChildGraphNode(&node, place.graph, after.data(), after.size(), graph->definition());
+  if (added != CUDA_SUCCESS) {
+    broken_ = fmt::format("capture of a graph: {}", text_of(added));
+    require_sound_locked();
+  }
+  for (CudaGraph* each : all) last_use_[each] = node;
   parts_.push_back(std::move(graph));
+  const CUresult moved = driver().cuStreamUpdateCaptureDependencies(stream, &node, nullptr, 1,
+                                                                    CU_STREAM_SET_CAPTURE_DEPENDENCIES);
+  if (moved != CUDA_SUCCESS) {
+    broken_ = fmt::format("capture of a graph: {}", text_of(moved));
+    require_sound_locked();
+  }
 }
 
 void Capture::keep(std::shared_ptr<std::byte> staging) {
@@ -220,6 +237,7 @@ CudaGraph::CudaGraph(CUcontext context, CUgraph graph, std::shared_ptr<GraphCont
 }
 
 CudaGraph::~CudaGraph() {
+  if (is_forked()) return;
   try {
     ContextGuard guard(context_);
     (void)driver().cuEventDestroy(last_gated_);
@@ -233,6 +251,23 @@ CudaGraph::~CudaGraph() {
 bool CudaGraph::has_tasks() const noexcept {
   return !contents_->tasks.empty() ||
          std::any_of(parts_.begin(), parts_.end(), [](const auto& part) { return part->has_tasks(); });
+}
+
+std::vector<CudaGraph*> CudaGraph::with_parts() {
+  std::vector<CudaGraph*> all = {this};
+  for (const auto& part : parts_) {
+    for (CudaGraph* each : part->with_parts()) all.push_back(each);
+  }
+  // In one order, so that two launches never hold what the other one waits for.
+  std::sort(all.begin(), all.end());
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  return all;
+}
+
+std::vector<std::unique_lock<std::mutex>> CudaGraph::lock_with_parts() {
+  std::vector<std::unique_lock<std::mutex>> locks;
+  for (CudaGraph* each : with_parts()) locks.emplace_back(each->launching_);
+  return locks;
 }
 
 void CudaGraph::restart(const FailurePtr& failure) {

@@ -3,6 +3,7 @@
 // memory that copies go through, and why a capture was broken.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -73,6 +74,8 @@ class Capture {
   Ticket tickets_ = 0;
   const std::shared_ptr<GraphContents> contents_ = std::make_shared<GraphContents>();
   GraphParts parts_;
+  /// Where each graph is used last in this one: its tasks must not run beside themselves.
+  std::map<CudaGraph*, CUgraphNode> last_use_;
   std::vector<CUstream> orphans_;
 };
 
@@ -92,9 +95,11 @@ class CudaGraph {
   /// After a launch: its first failure, null if there was none.
   FailurePtr failure() const;
 
-  /// Held while a launch is enqueued: launches of one graph run one after the other.
-  std::mutex& launching() noexcept { return launching_; }
-  /// Recorded behind the last launch that used restart(); guarded by launching().
+  /// This graph and all that are part of it, each once.
+  std::vector<CudaGraph*> with_parts();
+  /// Held while a launch is enqueued: launches of one graph, alone or as a part, run one after the other.
+  std::vector<std::unique_lock<std::mutex>> lock_with_parts();
+  /// Recorded behind the last launch that used restart(); guarded by that lock.
   CUevent last_gated() const noexcept { return last_gated_; }
 
  private:

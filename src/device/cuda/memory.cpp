@@ -81,7 +81,7 @@ void* CudaDevice::allocate(std::size_t bytes) {
 }
 
 void CudaDevice::deallocate(void* address, std::size_t bytes) noexcept {
-  if (address == nullptr) return;
+  if (address == nullptr || is_forked()) return;
   try {
     ContextGuard guard(context_);
     const auto at = reinterpret_cast<CUdeviceptr>(address);

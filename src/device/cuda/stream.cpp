@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <exception>
 #include <utility>
@@ -74,6 +75,9 @@ bool CudaStream::is_captured_elsewhere_locked() {
 
 void CudaStream::refuse_in_capture_locked(const char* operation) {
   const auto capture = capture_locked();
+  if (capture == nullptr && is_captured_elsewhere_locked())
+    refuse(operation, fmt::format("{} on a stream that its owner captures", operation),
+           "end the capture first", where_);
   if (capture == nullptr) return;
   capture->break_off(operation);
   refuse(operation, fmt::format("{} on a stream that is being captured", operation),
@@ -126,6 +130,7 @@ void CudaStream::add_task_locked(HostTask work, TaskKind kind) {
   task->done = done_;
   task->done_value = tasks_ + 1;
   task->where = where_;
+  task->stream = this;
   task->always = kind == TaskKind::gate || kind == TaskKind::gate_end;
   if (kind == TaskKind::user || kind == TaskKind::gate_end) scope_->begin(ticket);
   const CUresult posted = driver().cuLaunchHostFunc(stream_, post_task, task.get());
@@ -153,11 +158,14 @@ void CudaStream::launch(HostTask task) {
 }
 
 Status CudaStream::run(FunctionRef<Status()> task) {
-  struct Result {
-    bool ran = false;
+  enum class Stage { waiting, running, ended, cancelled };
+  // Shared: when the context is lost, the driver says so while the task may still be running.
+  struct Call {
+    std::atomic<Stage> stage = Stage::waiting;
     Status status;
     std::exception_ptr exception;
-  } result;
+  };
+  const auto call = std::make_shared<Call>();
   std::shared_ptr<FailureScope> scope;
   Ticket ticket = 0;
   CUevent end = nullptr;
@@ -168,30 +176,36 @@ Status CudaStream::run(FunctionRef<Status()> task) {
     try {
       // Its failure is its caller's alone.
       add_task_locked(
-          [&result, task] {
-            result.ran = true;
+          [call, task] {
+            Stage expected = Stage::waiting;
+            if (!call->stage.compare_exchange_strong(expected, Stage::running)) return Status::success();
             try {
-              result.status = task();
+              call->status = task();
             } catch (...) {
-              result.exception = std::current_exception();
+              call->exception = std::current_exception();
             }
+            call->stage = Stage::ended;
+            call->stage.notify_all();
             return Status::success();
           },
           TaskKind::helper);
+      check(driver().cuEventRecord(end, stream_), "run", where_);
     } catch (...) {
       (void)driver().cuEventDestroy(end);
       throw;
     }
     scope = scope_;
     ticket = tickets_;
-    (void)driver().cuEventRecord(end, stream_);
   }
-  // Not by a condition of the host: after a loss of the context CUDA calls no host function any more.
   const CUresult waited = driver().cuEventSynchronize(end);
   (void)driver().cuEventDestroy(end);
+  Stage stage = Stage::waiting;
+  if (waited != CUDA_SUCCESS && !call->stage.compare_exchange_strong(stage, Stage::cancelled)) {
+    while ((stage = call->stage) == Stage::running) call->stage.wait(Stage::running);
+  }
   check(waited, "run", where_);
-  if (result.exception != nullptr) std::rethrow_exception(result.exception);
-  if (result.ran) return result.status;
+  if (call->exception != nullptr) std::rethrow_exception(call->exception);
+  if (call->stage == Stage::ended) return call->status;
   const FailurePtr failure = scope->before(ticket);
   return failure == nullptr ? Status{.code = ErrorCode::internal} : failure->status;
 }
@@ -298,15 +312,18 @@ bool CudaStream::is_capturing() {
 }
 
 void CudaStream::launch(const std::shared_ptr<CudaGraph>& graph) {
-  std::lock_guard launching(graph->launching());
+  // A part has one set of tasks, whichever graph it runs in.
+  const auto launching = graph->lock_with_parts();
   std::lock_guard lock(mutex_);
   if (const auto capture = capture_locked()) {
     capture->add_graph(stream_, graph);
     return;
   }
-  // Launches that look at the graph's scope are in order; CUDA itself keeps those of one graph apart.
-  check(driver().cuStreamWaitEvent(stream_, graph->last_gated(), CU_EVENT_WAIT_DEFAULT), "launch of a graph",
-        where_);
+  const auto all = graph->with_parts();
+  // Launches that look at the graphs' scopes are in order; CUDA itself keeps those of one graph apart.
+  for (const CudaGraph* each : all)
+    check(driver().cuStreamWaitEvent(stream_, each->last_gated(), CU_EVENT_WAIT_DEFAULT), "launch of a graph",
+          where_);
   const bool gated = graph->has_tasks() || scope_->may_skip(tickets_ + 1);
   if (!gated) {
     check(driver().cuGraphLaunch(graph->executable(), stream_), "launch of a graph", where_);
@@ -328,7 +345,8 @@ void CudaStream::launch(const std::shared_ptr<CudaGraph>& graph) {
         return Status::success();
       },
       TaskKind::gate_end);
-  check(driver().cuEventRecord(graph->last_gated(), stream_), "launch of a graph", where_);
+  for (const CudaGraph* each : all)
+    check(driver().cuEventRecord(each->last_gated(), stream_), "launch of a graph", where_);
 }
 
 void CudaStream::record(CudaEvent& event) {

@@ -12,7 +12,10 @@
 namespace tugline::device::cuda {
 namespace {
 
+thread_local const void* running_stream = nullptr;
+
 void run_task(Task* task) noexcept {
+  running_stream = task->stream;
   FailurePtr failure;
   if (task->always || task->scope->before(task->ticket) == nullptr)
     failure = execute(task->work, task->where);
@@ -22,6 +25,7 @@ void run_task(Task* task) noexcept {
   if (!task->repeats) task->work = nullptr;
   task->scope->finish(task->ticket, std::move(failure));
   if (!task->repeats) delete task;
+  running_stream = nullptr;
   done->word.store(value, std::memory_order_release);
 }
 
@@ -80,6 +84,10 @@ class Threads {
 void CUDA_CB post_task(void* task) {
   static auto* threads = new Threads;  // its threads run until the process ends
   threads->post(static_cast<Task*>(task));
+}
+
+bool is_running_task_of(const void* stream) noexcept {
+  return running_stream == stream;
 }
 
 }  // namespace tugline::device::cuda

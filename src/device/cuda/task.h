@@ -19,12 +19,16 @@ struct Task {
   std::shared_ptr<Cell> done;
   std::uint32_t done_value = 1;
   std::string where;
-  bool repeats = false;  ///< owned by a graph
-  bool always = false;   ///< runs even where its scope has failed before
+  const void* stream = nullptr;  ///< whose order it runs in; a graph's: null
+  bool repeats = false;          ///< owned by a graph
+  bool always = false;           ///< runs even where its scope has failed before
 };
 
 /// For cuLaunchHostFunc: hands the task (a Task*) to a thread that runs it unless its scope has failed
 /// before. A task that does not repeat is deleted.
 void CUDA_CB post_task(void* task);
+
+/// True on a thread that runs a task of this stream just now, which cannot wait for the stream's end.
+bool is_running_task_of(const void* stream) noexcept;
 
 }  // namespace tugline::device::cuda
