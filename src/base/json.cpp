@@ -84,8 +84,19 @@ Json Json::object() {
 }
 
 Json Json::parse(std::string_view text, std::string_view origin) {
+  // Whoever goes through a document does so level by level on his stack, from_library() first.
+  const auto bounded = [&](int depth, Library::parse_event_t event, const Library&) {
+    const bool opens =
+        event == Library::parse_event_t::array_start || event == Library::parse_event_t::object_start;
+    if (opens && depth >= kDeepestJson)
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("{} nests arrays and objects {} deep, at most {} levels are read", origin,
+                              depth + 1, kDeepestJson),
+                  "give a document of the kind that is asked for", {.operation = "reading JSON"});
+    return true;
+  };
   try {
-    return from_library(Library::parse(text));
+    return from_library(Library::parse(text, bounded));
   } catch (const Library::exception& failure) {
     throw Error(ErrorCode::invalid_argument, fmt::format("{} is not JSON: {}", origin, failure.what()),
                 "correct the text at that place", {.operation = "reading JSON"});

@@ -15,6 +15,9 @@ namespace tugline::base {
 
 struct JsonMember;
 
+/// Arrays and objects within each other that parse() reads.
+inline constexpr int kDeepestJson = 64;
+
 /// One JSON value. Objects keep the order in which their keys were inserted. Accessors of the wrong kind
 /// throw Error{invalid_argument} that names what was wanted and what is there. Not thread-safe for writing.
 class Json {
@@ -51,7 +54,7 @@ class Json {
   }
 
   /// Parses one document. `origin` (a path) stands in the error. Throws Error{invalid_argument} with the
-  /// byte's position.
+  /// byte's position, and for more than kDeepestJson levels.
   static Json parse(std::string_view text, std::string_view origin = "JSON text");
   /// Text; `indent` spaces per level, or one line when negative. Bytes that are not UTF-8 are replaced;
   /// numbers that are not finite become null, as JSON has no word for them.

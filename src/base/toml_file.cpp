@@ -9,6 +9,27 @@
 #include "tugline/error.h"
 
 namespace tugline::base {
+namespace {
+
+/// The library bounds how deep values nest, but not keys such as a.a.a, each part of which is a table within
+/// the last: their owners end on the stack. Dots in values count too, which have far fewer.
+void refuse_deep_keys(const SettingsFile& file) {
+  constexpr int kMostDots = 256;
+  int line = 1;
+  int dots = 0;
+  for (const char c : file.text) {
+    if (c == '\n') {
+      ++line;
+      dots = 0;
+    }
+    if (c == '.' && ++dots > kMostDots)
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("{} line {} has more than {} dots", file.path, line, kMostDots),
+                  "write: name = \"value\"", {.operation = "reading settings"});
+  }
+}
+
+}  // namespace
 
 std::vector<std::pair<std::string, std::string>> read_toml_keys(const SettingsFile& file) {
   struct Key {
@@ -17,6 +38,7 @@ std::vector<std::pair<std::string, std::string>> read_toml_keys(const SettingsFi
     std::string value;
   };
   std::vector<Key> keys;
+  refuse_deep_keys(file);
   try {
     const toml::table table = toml::parse(file.text, file.path);
     for (const auto& [key, node] : table) {

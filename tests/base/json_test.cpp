@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <string>
+#include <utility>
 
 #include "tugline/error.h"
 
@@ -24,6 +26,31 @@ TEST(Json, KeepsTheOrderOfKeys) {
   EXPECT_EQ(document.dump(), R"({"zeta":1,"alpha":["text",2.5],"nested":{"flag":true,"none":null}})");
   EXPECT_EQ(Json::parse(document.dump()), document);
   EXPECT_EQ(Json::parse(document.dump(2)), document);
+}
+
+TEST(Json, DepthIsBounded) {
+  using tugline::base::kDeepestJson;
+  const auto nested = [](int levels, const std::string& open, const std::string& close) {
+    std::string text;
+    for (int i = 0; i < levels; ++i) text += open;
+    text += "1";
+    for (int i = 0; i < levels; ++i) text += close;
+    return text;
+  };
+  for (const auto& [open, close] : {std::pair<std::string, std::string>{"[", "]"}, {R"({"k":)", "}"}}) {
+    const auto deepest = nested(kDeepestJson, open, close);
+    EXPECT_EQ(Json::parse(deepest).dump(), deepest);
+    for (const int levels : {kDeepestJson + 1, 1'000'000}) {
+      try {
+        Json::parse(nested(levels, open, close), "the file");
+        ADD_FAILURE() << levels << " levels of " << open << " were read";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), tugline::ErrorCode::invalid_argument);
+        EXPECT_THAT(error.what(),
+                    testing::HasSubstr("the file nests arrays and objects 65 deep, at most 64 levels"));
+      }
+    }
+  }
 }
 
 TEST(Json, ReadsEveryKind) {

@@ -111,6 +111,18 @@ TEST(Settings, AFileCannotNameTheFile) {
               testing::AllOf(HasSubstr("config_file in f"), HasSubstr("TUGLINE_CONFIG_FILE")));
 }
 
+TEST(Settings, DepthOfAFileIsBounded) {
+  const auto times = [](int count, const std::string& part) {
+    std::string text;
+    for (int i = 0; i < count; ++i) text += part;
+    return text;
+  };
+  for (const auto& deep : {times(200'000, "a.") + "a = 1", "[" + times(200'000, "a.") + "a]\n"})
+    EXPECT_THAT(message_of({}, SettingsFile{"f", "spin_us = 1\n" + deep}),
+                HasSubstr("f line 2 has more than 256 dots"));
+  EXPECT_THAT(message_of({}, SettingsFile{"f", "a = " + times(200'000, "[")}), HasSubstr("f line 1"));
+}
+
 TEST(Settings, EveryRowIsNamedOnceAndRoundTrips) {
   std::set<std::string_view> names;
   const auto settings = make_settings({}, {}).settings;

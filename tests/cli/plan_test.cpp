@@ -136,6 +136,20 @@ TEST(Plan, ChecksAFileAndNamesTheWrongStep) {
   EXPECT_THAT(missing.error, HasSubstr(path + ".not"));
 }
 
+TEST(Plan, FilesThatNestDeeplyAreRefused) {
+  TemporaryDirectory directory;
+  const std::string path = (directory.path() / "deep.json").string();
+  std::ofstream(path) << std::string(30'000, '[') << std::string(30'000, ']');
+  for (const auto& words : {std::vector<std::string>{"plan", "--check", path},
+                            {"plan", "all_reduce", "--topology", path},
+                            {"bench", "all_reduce", "--plan", path}}) {
+    auto ended = run_command(words);
+    EXPECT_EQ(ended.exit_code, 1);
+    EXPECT_THAT(ended.error, HasSubstr("65 deep, at most 64 levels are read")) << words[1];
+    EXPECT_EQ(std::count(ended.error.begin(), ended.error.end(), '\n'), 3) << ended.error;
+  }
+}
+
 TEST(Plan, RefusesWhatNoBuilderMakes) {
   auto unknown = run_command({"plan", "all_to_all", "--builder", "ring"});
   EXPECT_EQ(unknown.exit_code, 2);

@@ -60,7 +60,7 @@ Examples:
   tugline bench all_reduce --np 4 -b 8 -e 16M -f 4
   tugline bench all_to_all --np 3 -b 0 -e 1M -f 4 -d all -c 1
   tugline bench reduce_scatter --np 2 -d f16 -o all -b 64K -e 64K --json result.json
-  tugline bench all_reduce --plan star.json
+  tugline bench all_reduce --plan examples/plans/star.json
   tugline run -n 2 -- tugline bench barrier -n 1000)";
 
 const std::string_view kPlanSummary =
@@ -76,7 +76,7 @@ Examples:
   tugline plan all_gather --np 3 --bytes 1M --builder ring
   tugline plan broadcast --np 8 --bytes 8 --json
   tugline plan all_gather --np 32 --bytes 64K --cores 32 --groups 2
-  tugline plan --check star.json)";
+  tugline plan --check examples/plans/star.json)";
 
 const std::string_view kDoctorSummary = "Check this machine; every finding with evidence and fix.";
 const std::string_view kDoctorExamples = R"(The exit code is 1 if a finding is serious.
