@@ -15,7 +15,8 @@ namespace tugline {
 enum class DataType : std::uint8_t { i8, u8, i32, u32, i64, u64, f16, bf16, f32, f64 };
 inline constexpr int kDataTypeCount = 10;
 
-/// Reduction operator. avg is the sum divided by the number of ranks (integers: rounded toward zero).
+/// Reduction operator. avg is the sum divided by the number of ranks (integers: rounded toward zero). min and
+/// max of floats are NaN if any operand is.
 enum class ReduceOp : std::uint8_t { sum, prod, min, max, avg };
 inline constexpr int kReduceOpCount = 5;
 

@@ -204,8 +204,10 @@ class PacketCall {
   void combine() {
     const void* operands[kMaxRanks];
     for (std::uint32_t rank = 0; rank < epoch_.size; ++rank) operands[rank] = from(rank);
-    reduce_kernel(call_.type, call_.op)(call_.recv, operands, epoch_.size, call_.count);
-    if (call_.op == ReduceOp::avg) scale_kernel(call_.type)(call_.recv, call_.count, epoch_.size);
+    if (call_.op == ReduceOp::avg)
+      average_kernel(call_.type)(call_.recv, operands, epoch_.size, call_.count, epoch_.size);
+    else
+      reduce_kernel(call_.type, call_.op)(call_.recv, operands, epoch_.size, call_.count);
   }
 
   /// Everybody's part, one behind the other.

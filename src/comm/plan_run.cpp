@@ -31,6 +31,7 @@ PlanRun::PlanRun(Epoch& epoch, Board& board, PlanSource source, const Call& call
       stream_(call.output_bytes(epoch.rank, epoch.size) >= stream_from_bytes() ? stream_kernel() : nullptr) {
   if (call.reduces()) {
     reduce_ = reduce_kernel(call.type, call.op);
+    average_ = average_kernel(call.type);
     scale_ = scale_kernel(call.type);
     if (call.factor) {
       multiply_ = multiply_kernel(call.type);
@@ -189,7 +190,9 @@ Poll PlanRun::run_channel(std::size_t channel) {
       blocked_ = &step;
       return next == first ? Poll::blocked : Poll::progressed;
     }
+    averages_ = plan_->average && next + 1 < program.size() && makes_average(step, program[next + 1]);
     execute(step);
+    if (averages_) ++next;
   }
   return Poll::done;
 }

@@ -58,10 +58,13 @@ class PlanRun final : public Run {
   Poll run_channel(std::size_t channel);
   bool step_ready(const core::Step& step);
   void execute(const core::Step& step);
+  /// True where `next` divides what `step` has combined: both are one then.
+  static bool makes_average(const core::Step& step, const core::Step& next) noexcept;
   void finish();
 
   void copy(const core::Step& step);
   void reduce(const core::Step& step);
+  void combine_operands(void* to, std::uint64_t bytes) noexcept;
   /// True for a result that goes past the caches.
   bool is_streamed(const core::Place& destination) const noexcept {
     return stream_ != nullptr && destination.space == core::Space::output;
@@ -96,7 +99,9 @@ class PlanRun final : public Run {
   Call call_;
   std::uint32_t fingerprint_ = 0;
   ReduceKernel reduce_ = nullptr;
+  AverageKernel average_ = nullptr;
   ScaleKernel scale_ = nullptr;
+  bool averages_ = false;              ///< the step at hand does, so that the next one is done with it
   MultiplyKernel multiply_ = nullptr;  ///< of a pre-multiplied sum
   std::uint64_t factor_ = 0;
   std::vector<std::byte> multiplied_;  ///< input of the step at hand

@@ -49,6 +49,19 @@ void PlanRun::execute(const core::Step& step) {
   }
 }
 
+bool PlanRun::makes_average(const core::Step& step, const core::Step& next) noexcept {
+  return (step.kind == core::StepKind::reduce || step.kind == core::StepKind::reduce_packet) &&
+         next.kind == core::StepKind::scale && next.destination == step.destination &&
+         next.bytes == step.bytes;
+}
+
+void PlanRun::combine_operands(void* to, std::uint64_t bytes) noexcept {
+  if (averages_)
+    average_(to, operands_.data(), operands_.size(), bytes / element_bytes_, epoch_.size);
+  else
+    reduce_(to, operands_.data(), operands_.size(), bytes / element_bytes_);
+}
+
 void PlanRun::copy(const core::Step& step) {
   const auto* from = resolve_operand(step.source, step.bytes);
   if (is_streamed(step.destination)) return store_streamed(step.destination, from, step.bytes);
@@ -59,16 +72,16 @@ void PlanRun::copy(const core::Step& step) {
 void PlanRun::reduce(const core::Step& step) {
   operands_.assign({resolve_operand(step.source, step.bytes), resolve_operand(step.second, step.bytes)});
   for (const core::Place& operand : step.more) operands_.push_back(resolve_operand(operand, step.bytes));
-  // An average is read again at once, to be scaled.
-  if (!is_streamed(step.destination) || plan_->average) {
-    reduce_(resolve(step.destination), operands_.data(), operands_.size(), step.bytes / element_bytes_);
+  // An average that a step of its own divides is read again at once.
+  if (!is_streamed(step.destination) || (plan_->average && !averages_)) {
+    combine_operands(resolve(step.destination), step.bytes);
     return;
   }
   staged_.resize(kStagedBytes);
   const std::uint64_t most = kStagedBytes / element_bytes_ * element_bytes_;
   for (std::uint64_t at = 0; at < step.bytes; at += most) {
     const std::uint64_t part = std::min(most, step.bytes - at);
-    reduce_(staged_.data(), operands_.data(), operands_.size(), part / element_bytes_);
+    combine_operands(staged_.data(), part);
     core::Place place = step.destination;
     place.offset += at;
     store_streamed(place, staged_.data(), part);
@@ -162,7 +175,7 @@ void PlanRun::take_packet(const core::Step& step) {
   if (operands_.size() == 1) {
     std::memcpy(to, operands_.front(), step.bytes);
   } else {
-    reduce_(to, operands_.data(), operands_.size(), step.bytes / element_bytes_);
+    combine_operands(to, step.bytes);
   }
 }
 

@@ -277,8 +277,8 @@ TEST(Kernels, EveryBFloatPatternIsRoundedToNearestEvenAndNaNStays) {
       };
       check(0, "sum", [](float a, float b) { return a + b; });
       check(1, "prod", [](float a, float b) { return a * b; });
-      check(2, "min", [](float a, float b) { return b < a ? b : a; });
-      check(3, "max", [](float a, float b) { return a < b ? b : a; });
+      check(2, "min", [](float a, float b) { return b < a || std::isnan(b) ? b : a; });
+      check(3, "max", [](float a, float b) { return a < b || std::isnan(b) ? b : a; });
     }
     std::fill(partner.begin(), partner.end(), std::uint16_t{0});
     for (std::uint32_t factor : {0x3fc00000u, 0x3f800001u, 0x7fffffffu, 0xffc0ffffu, 0x7f800000u}) {
@@ -292,6 +292,70 @@ TEST(Kernels, EveryBFloatPatternIsRoundedToNearestEvenAndNaNStays) {
     table->scale[static_cast<int>(DataType::bf16)](got.data(), kPatterns, 3);
     each([](float a, float) { return a / 3.0f; });
     expect_bfloats(got, want, "scale");
+  }
+}
+
+// NaN at any of three operands, in the vectors and behind them.
+template <class T>
+void expect_nan_stays(DataType type, T nan, T number) {
+  constexpr std::size_t kCount = 131;
+  for (const auto* table : tables()) {
+    for (int op : {2, 3}) {
+      for (std::size_t who = 0; who < 3; ++who) {
+        std::vector<std::vector<T>> inputs(3, std::vector<T>(kCount, number));
+        for (std::size_t i = 0; i < kCount; i += 3) inputs[who][i] = nan;
+        std::vector<T> got(kCount);
+        for (std::size_t operands : {std::size_t{2}, std::size_t{3}}) {
+          if (who >= operands) continue;
+          const void* pointers[] = {inputs[0].data(), inputs[1].data(), inputs[2].data()};
+          table->reduce[static_cast<int>(type)][op](got.data(), pointers, operands, kCount);
+          for (std::size_t i = 0; i < kCount; ++i)
+            ASSERT_EQ(std::memcmp(&got[i], i % 3 == 0 ? &nan : &number, sizeof(T)), 0)
+                << table->name << ", operand " << who << " of " << operands << ", element " << i;
+        }
+      }
+    }
+  }
+}
+
+TEST(Kernels, MinAndMaxAreNaNWhicheverOperandIs) {
+  expect_nan_stays<float>(DataType::f32, std::numeric_limits<float>::quiet_NaN(), 2.0f);
+  expect_nan_stays<double>(DataType::f64, std::numeric_limits<double>::quiet_NaN(), 2.0);
+  expect_nan_stays<std::uint16_t>(DataType::f16, 0x7e00, 0x4000);
+  expect_nan_stays<std::uint16_t>(DataType::bf16, 0x7fc0, 0x4000);
+}
+
+TEST(Kernels, AveragesAreDividedBeforeTheyAreRounded) {
+  constexpr std::size_t kCount = 77;
+  for (const auto* table : tables()) {
+    const auto average = [&](DataType type, std::vector<std::uint16_t> values) {
+      std::vector<std::vector<std::uint16_t>> inputs;
+      std::vector<const void*> pointers;
+      for (auto value : values) inputs.emplace_back(kCount, value);
+      for (auto& input : inputs) pointers.push_back(input.data());
+      std::vector<std::uint16_t> got(kCount);
+      table->average[static_cast<int>(type)](got.data(), pointers.data(), pointers.size(), kCount,
+                                             values.size());
+      EXPECT_EQ(got.front(), got.back());
+      return got.front();
+    };
+    // The sum is not in the type's range, the average is.
+    EXPECT_EQ(average(DataType::f16, {0x7bff, 0x7bff}), 0x7bff) << table->name;
+    EXPECT_EQ(average(DataType::f16, {0x7bff, 0x7bff, 0x7bff, 0x7bff}), 0x7bff) << table->name;
+    EXPECT_EQ(average(DataType::bf16, {0x7f7f, 0x3f80}), 0x7eff) << table->name;
+    // Once rounded: 1, 1 and 1 + 2^-10 in f16 give 1 + 2^-10 / 3, which is 1.
+    EXPECT_EQ(average(DataType::f16, {0x3c00, 0x3c00, 0x3c01}), 0x3c00) << table->name;
+    // The sum 0.56909... as f16 and then a third of it would be 0x3211.
+    const std::uint16_t inputs[] = {0x2e61, 0x37c5, 0xa42a};
+    const double sum = half_value(inputs[0]) + half_value(inputs[1]) + half_value(inputs[2]);
+    EXPECT_EQ(average(DataType::f16, {inputs[0], inputs[1], inputs[2]}),
+              nearest_half(static_cast<float>(static_cast<float>(sum) / 3.0f)))
+        << table->name;
+    const std::int8_t bytes[] = {-7, -8};
+    const void* operands[] = {bytes, bytes + 1};
+    std::int8_t got = 0;
+    table->average[static_cast<int>(DataType::i8)](&got, operands, 2, 1, 2);
+    EXPECT_EQ(got, -7) << table->name;
   }
 }
 

@@ -62,6 +62,10 @@ ReduceKernel reduce_kernel(DataType type, ReduceOp op) noexcept {
   return best().reduce[static_cast<std::size_t>(type)][static_cast<std::size_t>(column)];
 }
 
+AverageKernel average_kernel(DataType type) noexcept {
+  return best().average[static_cast<std::size_t>(type)];
+}
+
 ScaleKernel scale_kernel(DataType type) noexcept {
   return best().scale[static_cast<std::size_t>(type)];
 }

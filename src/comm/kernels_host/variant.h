@@ -161,16 +161,17 @@ struct Prod {
   }
   // u16 and narrower promote to int, whose product could overflow; none of our types is u16, u8 fits.
 };
+// A NaN stays, whichever operand it is: the result does not depend on the order of ranks.
 struct Min {
   template <class T>
   static T apply(T a, T b) noexcept {
-    return b < a ? b : a;
+    return ((b < a) | (b != b)) ? b : a;
   }
 };
 struct Max {
   template <class T>
   static T apply(T a, T b) noexcept {
-    return a < b ? b : a;
+    return ((a < b) | (b != b)) ? b : a;
   }
 };
 
@@ -269,16 +270,26 @@ inline Pair combine_pairs(Pair a, Pair b) noexcept {
   return {Op::template apply<Floats>(a.first, b.first), Op::template apply<Floats>(a.second, b.second)};
 }
 
-template <class Codec, class Op>
-void reduce_coded(void* destination, const void* const* operands, Size operand_count, Size count) {
+// What becomes of a combination before it is rounded.
+struct Keep {
+  Pair operator()(Pair values) const noexcept { return values; }
+};
+struct Divide {
+  float by;
+  Pair operator()(Pair values) const noexcept { return {values.first / by, values.second / by}; }
+};
+
+template <class Codec, class Op, class Finish>
+void combine_coded(void* destination, const void* const* operands, Size operand_count, Size count,
+                   Finish finish) {
   typedef Unaligned<std::uint16_t> Element;
   auto* to = static_cast<Element*>(destination);
   const auto operand = [&](Size index) { return static_cast<const Element*>(operands[index]); };
   if (operand_count == 2) {
     reduce_two<std::uint16_t>(to, operand(0), operand(1), count,
-                              [](Element* out, const Element* a, const Element* b, Size part) {
-                                Coded<Codec>::run(out, part, [a, b](auto load, Size at) {
-                                  return combine_pairs<Op>(load(a + at), load(b + at));
+                              [finish](Element* out, const Element* a, const Element* b, Size part) {
+                                Coded<Codec>::run(out, part, [a, b, finish](auto load, Size at) {
+                                  return finish(combine_pairs<Op>(load(a + at), load(b + at)));
                                 });
                               });
     return;
@@ -287,8 +298,19 @@ void reduce_coded(void* destination, const void* const* operands, Size operand_c
     Pair total = load(operand(0) + at);
     for (Size index = 1; index < operand_count; ++index)
       total = combine_pairs<Op>(total, load(operand(index) + at));
-    return total;
+    return finish(total);
   });
+}
+
+template <class Codec, class Op>
+void reduce_coded(void* destination, const void* const* operands, Size operand_count, Size count) {
+  combine_coded<Codec, Op>(destination, operands, operand_count, count, Keep{});
+}
+
+template <class Codec>
+void average_coded(void* destination, const void* const* operands, Size operand_count, Size count,
+                   std::uint64_t divisor) {
+  combine_coded<Codec, Sum>(destination, operands, operand_count, count, Divide{static_cast<float>(divisor)});
 }
 
 template <class T>
@@ -310,10 +332,14 @@ template <class Codec>
 void scale_coded(void* destination, Size count, std::uint64_t divisor) {
   auto* to = static_cast<Unaligned<std::uint16_t>*>(destination);
   const float by = static_cast<float>(divisor);
-  Coded<Codec>::run(to, count, [to, by](auto load, Size at) {
-    const Pair values = load(to + at);
-    return Pair{values.first / by, values.second / by};
-  });
+  Coded<Codec>::run(to, count, [to, by](auto load, Size at) { return Divide{by}(load(to + at)); });
+}
+
+template <class Wrapping, ScaleKernel kScale>
+void average_plain(void* destination, const void* const* operands, Size operand_count, Size count,
+                   std::uint64_t divisor) {
+  reduce_plain<Wrapping, Sum>(destination, operands, operand_count, count);
+  kScale(destination, count, divisor);
 }
 
 template <class T>
@@ -400,6 +426,14 @@ const KernelTable TUGLINE_VARIANT = {
         TUGLINE_PLAIN(float, float),
         TUGLINE_PLAIN(double, double),
     },
+    {average_plain<std::uint8_t, scale_narrow<std::int8_t>>,
+     average_plain<std::uint8_t, scale_narrow<std::uint8_t>>,
+     average_plain<std::uint32_t, scale_narrow<std::int32_t>>,
+     average_plain<std::uint32_t, scale_narrow<std::uint32_t>>,
+     average_plain<std::uint64_t, scale_narrow<std::int64_t>>,
+     average_plain<std::uint64_t, scale_plain<std::uint64_t>>, average_coded<HalfCodec>,
+     average_coded<BFloatCodec>, average_plain<float, scale_plain<float>>,
+     average_plain<double, scale_plain<double>>},
     {scale_narrow<std::int8_t>, scale_narrow<std::uint8_t>, scale_narrow<std::int32_t>,
      scale_narrow<std::uint32_t>, scale_narrow<std::int64_t>, scale_plain<std::uint64_t>,
      scale_coded<HalfCodec>, scale_coded<BFloatCodec>, scale_plain<float>, scale_plain<double>},
