@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/log.h"
 
-#include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -12,6 +11,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "base/file.h"
 #include "base/settings.h"
 #include "base/unique_fd.h"
 
@@ -53,18 +53,13 @@ bool within_file_limit(int descriptor, std::size_t bytes) noexcept {
 }
 
 /// False, with errno, when not all could be written.
-bool write_all(int descriptor, std::string_view text) noexcept {
+bool write_line(int descriptor, std::string_view text) noexcept {
   if (!within_file_limit(descriptor, text.size())) {
     errno = EFBIG;
     return false;
   }
-  while (!text.empty()) {
-    const auto written = ::write(descriptor, text.data(), text.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return false;
-    text.remove_prefix(static_cast<std::size_t>(written));
-  }
-  return true;
+  errno = write_all(descriptor, text);
+  return errno == 0;
 }
 
 std::string_view label_of(LogLevel level) noexcept {
@@ -129,7 +124,7 @@ void log_text(LogLevel level, std::string_view text) noexcept {
       if (c == '\n') line += "    ";
     }
     line += '\n';
-    if (log_state.file && !write_all(log_state.file.get(), line)) {
+    if (log_state.file && !write_line(log_state.file.get(), line)) {
       // Rather twice than not at all: a part of it may be in the file.
       line =
           fmt::format("{}:{}:{} tugline ERROR log file {} cannot be written: {}; using stderr\n", host_name(),
@@ -139,9 +134,9 @@ void log_text(LogLevel level, std::string_view text) noexcept {
     } else if (log_state.file) {
       return;
     }
-    write_all(STDERR_FILENO, line);  // nowhere left to say that it failed
+    write_line(STDERR_FILENO, line);  // nowhere left to say that it failed
   } catch (const std::exception&) {
-    write_all(STDERR_FILENO, "tugline ERROR a log line was lost: out of memory\n");
+    write_line(STDERR_FILENO, "tugline ERROR a log line was lost: out of memory\n");
   }
 }
 
@@ -157,9 +152,10 @@ void configure_log(LogLevel level, const std::string& file) {
   std::string path;
   if (!file.empty()) {
     path = expand(file);
-    opened.reset(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+    opened = open_to_write(path, O_CREAT | O_APPEND, 0600);
     if (!opened)
-      failure = fmt::format("log file {} cannot be opened: {}; using stderr", path, std::strerror(errno));
+      failure =
+          fmt::format("log file {} cannot be opened: {}; using stderr", path, why_not_written(path, errno));
   }
   {
     auto& log_state = state();

@@ -4,10 +4,9 @@
 #include <fmt/core.h>
 
 #include <cerrno>
-#include <filesystem>
-#include <fstream>
 #include <utility>
 
+#include "base/file.h"
 #include "base/settings_value.h"
 #include "base/toml_file.h"
 #include "tugline/error.h"
@@ -80,42 +79,16 @@ std::string variable_or(const Environment& environment, const std::string& name,
   return entry == environment.end() || entry->second.empty() ? std::move(fallback) : entry->second;
 }
 
-constexpr std::size_t kLongestFile = 1 << 20;
-
 /// The file's text, or none when there is no such file.
-std::optional<SettingsFile> read_file(const std::string& path) {
-  // A directory opens like a file and reads like an empty one.
-  std::error_code unknown;
-  if (std::filesystem::is_directory(path, unknown))
-    throw Error(ErrorCode::system, fmt::format("the settings file {} is a directory", path),
-                "name a file in TUGLINE_CONFIG_FILE, or move the directory away",
-                {.operation = "reading settings", .native_code = EISDIR});
-  // Opening one waits for its writer, and what one process reads is gone for the next.
-  if (std::filesystem::is_fifo(path, unknown))
-    throw Error(ErrorCode::invalid_argument, fmt::format("the settings file {} is a pipe", path),
-                "name a regular file in TUGLINE_CONFIG_FILE: every process of the job reads it",
-                {.operation = "reading settings"});
-  errno = 0;
-  std::ifstream stream(path);
-  if (!stream) {
-    if (errno == ENOENT || errno == ENOTDIR) return std::nullopt;
-    throw Error(errno == EACCES ? ErrorCode::permission_denied : ErrorCode::system,
-                fmt::format("the settings file {} cannot be opened", path),
-                "make it readable, or name another one in TUGLINE_CONFIG_FILE",
-                {.operation = "reading settings", .native_code = errno});
+std::optional<SettingsFile> find_file(const std::string& path) {
+  try {
+    return SettingsFile{path, read_file(path, "the settings file", Pipes::refused)};
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::not_found) return std::nullopt;
+    throw Error(error.code(), error.what_failed(),
+                error.what_to_do() + "; TUGLINE_CONFIG_FILE says which one is read",
+                {.operation = "reading settings", .native_code = error.context().native_code});
   }
-  std::string text(kLongestFile + 1, '\0');
-  stream.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(stream.gcount()));
-  if (text.size() > kLongestFile)
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("the settings file {} is longer than {} KiB", path, kLongestFile >> 10),
-                "name a file of settings, not a device", {.operation = "reading settings"});
-  if (stream.bad())
-    throw Error(ErrorCode::system, fmt::format("the settings file {} cannot be read", path),
-                "make it a readable file, or name another one in TUGLINE_CONFIG_FILE",
-                {.operation = "reading settings", .native_code = errno});
-  return SettingsFile{path, std::move(text)};
 }
 
 }  // namespace
@@ -153,7 +126,7 @@ LoadedSettings make_settings(const Environment& environment, const std::optional
 std::optional<SettingsFile> find_settings_file(const Environment& environment,
                                                std::vector<std::string>& warnings) {
   if (const auto named = variable_or(environment, "TUGLINE_CONFIG_FILE", ""); !named.empty()) {
-    if (auto file = read_file(named)) return file;
+    if (auto file = find_file(named)) return file;
     throw Error(ErrorCode::not_found,
                 fmt::format("TUGLINE_CONFIG_FILE is \"{}\", which does not exist", named),
                 "name a file that exists, or unset the variable", {.operation = "reading settings"});
@@ -164,7 +137,7 @@ std::optional<SettingsFile> find_settings_file(const Environment& environment,
   if (!user.empty()) places.insert(places.begin(), user + "/tugline.toml");
   for (const auto& place : places) {
     try {
-      if (auto file = read_file(place)) return file;
+      if (auto file = find_file(place)) return file;
     } catch (const Error& error) {
       // Nobody named it: under another user, or in a service, there may be no way to look.
       warnings.push_back(fmt::format("{}{}; going on without it", error.what_failed(),

@@ -4,11 +4,9 @@
 #include <fmt/format.h>
 
 #include <cerrno>
-#include <filesystem>
-#include <fstream>
 #include <limits>
-#include <sstream>
 
+#include "base/file.h"
 #include "base/json.h"
 #include "topology/machine.h"
 
@@ -25,12 +23,14 @@ constexpr int kVersion = 1;
               "write the file anew on the machine it describes", {.operation = "reading a topology file"});
 }
 
-[[noreturn]] void fail(const char* operation, const std::string& path, int native) {
+[[noreturn]] void fail_to_write(const std::string& path, int native) {
   const ErrorCode code = native == ENOENT                      ? ErrorCode::not_found
                          : native == EACCES || native == EPERM ? ErrorCode::permission_denied
                                                                : ErrorCode::system;
-  throw Error(code, fmt::format("{} the topology file {}", operation, path),
-              "check the path and its permissions", {.operation = "topology file", .native_code = native});
+  throw Error(
+      code,
+      fmt::format("the topology file {} cannot be written: {}", path, base::why_not_written(path, native)),
+      "check the path and its permissions", {.operation = "topology file", .native_code = native});
 }
 
 int to_int(const Json& value) {
@@ -212,27 +212,13 @@ Topology parse_topology(std::string_view text, const std::string& origin) {
 }
 
 void save_topology(const Topology& topology, const std::string& path) {
-  errno = 0;
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << dump_topology(topology);
-  file.close();
-  if (!file) fail("writing", path, errno);
+  const auto file = base::open_to_write(path, O_CREAT | O_TRUNC, 0666);
+  const int reason = file ? base::write_all(file.get(), dump_topology(topology)) : errno;
+  if (reason != 0) fail_to_write(path, reason);
 }
 
 Topology load_topology(const std::string& path) {
-  // Opening one waits for its writer, and what one process reads is gone for the next.
-  std::error_code unknown;
-  if (std::filesystem::is_fifo(path, unknown))
-    throw Error(ErrorCode::invalid_argument, fmt::format("the topology file {} is a pipe", path),
-                "give a regular file", {.operation = "reading a topology file"});
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  if (!file) fail("opening", path, errno);
-  std::ostringstream text;
-  text << file.rdbuf();
-  // A folder opens and cannot be read; an empty file fails here too, without an errno, and is no JSON below.
-  if ((file.bad() || !text) && errno != 0) fail("reading", path, errno);
-  return parse_topology(text.str(), path);
+  return parse_topology(base::read_file(path, "the topology file", base::Pipes::refused), path);
 }
 
 }  // namespace tugline::topology

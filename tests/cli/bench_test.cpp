@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // `tugline bench` from outside: results right in every form, what it prints, hand-written plans, failures.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <csignal>
 #include <fstream>
@@ -140,6 +142,24 @@ TEST(Bench, AFileThatCannotBeWrittenIsRefusedBeforeTheRun) {
   auto full = run_command({"bench", "barrier", "-n", "1", "--threads", "--json", "/dev/full"});
   EXPECT_EQ(full.exit_code, 1);
   EXPECT_THAT(full.error, HasSubstr("cannot write \"/dev/full\": No space left on device"));
+}
+
+TEST(Bench, APipeIsWrittenWhereSomebodyReadsIt) {
+  TemporaryDirectory directory;
+  const auto pipe = (directory.path() / "pipe").string();
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const std::vector<std::string> words{"bench", "barrier", "-n", "1", "--threads", "--json", pipe};
+  auto nobody = run_command(words);
+  EXPECT_EQ(nobody.exit_code, 1);
+  EXPECT_THAT(nobody.error, HasSubstr("cannot write \"" + pipe + "\": nobody reads this pipe"));
+  const base::UniqueFd reader(::open(pipe.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  ASSERT_TRUE(reader);
+  auto ended = run_command(words);
+  EXPECT_EQ(ended.exit_code, 0) << ended.error;
+  std::string text(64 << 10, '\0');
+  const auto got = ::read(reader.get(), text.data(), text.size());
+  ASSERT_GT(got, 0);
+  EXPECT_EQ(Json::parse(text.substr(0, static_cast<std::size_t>(got)))["collective"].as_string(), "barrier");
 }
 
 TEST(Bench, AnEndedRunLeavesTheFileAsItWas) {

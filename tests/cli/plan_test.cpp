@@ -120,7 +120,7 @@ TEST(Plan, ChecksAFileAndNamesTheWrongStep) {
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   auto nobody = run_command({"plan", "--check", pipe});
   EXPECT_EQ(nobody.exit_code, 2);
-  EXPECT_THAT(nobody.error, HasSubstr('"' + pipe + "\" is a pipe that nobody writes to"));
+  EXPECT_THAT(nobody.error, HasSubstr("the plan file " + pipe + " is a pipe that nobody writes to"));
 
   std::string text = document["plan"].dump(2);
   auto at = text.find("\"reduce\"");

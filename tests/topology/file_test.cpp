@@ -96,6 +96,10 @@ TEST(TopologyFile, missing_and_forbidden_files_are_named) {
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   EXPECT_NE(error_of(ErrorCode::invalid_argument, [&] { load_topology(pipe); }).find(pipe + " is a pipe"),
             std::string::npos);
+  EXPECT_NE(error_of(ErrorCode::invalid_argument, [] { load_topology("/dev/zero"); }).find("is longer than"),
+            std::string::npos);
+  EXPECT_NE(error_of(ErrorCode::system, [&] { save_topology(example(), pipe); }).find("nobody reads"),
+            std::string::npos);
 }
 
 // Each change makes a wrong file, and the error says what is wrong with it.

@@ -143,7 +143,8 @@ std::string_view first_option_of_own_ranks(const BenchOptions& options) {
 
 int bench(const BenchOptions& options) {
   require_device(options.device);
-  if (!options.json_file.empty()) check_writable(options.json_file);
+  const auto open_until_written =
+      options.json_file.empty() ? base::UniqueFd() : check_writable(options.json_file);
   if (options.launcher_cores) return be_launched_rank(options);
   auto surrounding = base::identity();
   if (surrounding.launcher != base::Launcher::alone) {

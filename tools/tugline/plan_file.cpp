@@ -13,7 +13,7 @@
 namespace tugline::cli {
 
 core::Plan read_plan(const std::string& path) {
-  auto text = read_file(path);
+  auto text = read_file(path, "the plan file");
   try {
     return core::plan_from_json(text);
   } catch (const Error& error) {

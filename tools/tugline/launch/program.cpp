@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -45,8 +46,12 @@ void require_file(const std::string& path) {
 /// The interpreter that a script's first line names; empty if it names none.
 std::string interpreter_of(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  std::string line;
-  if (!std::getline(file, line) || !line.starts_with("#!")) return {};
+  // A program without a line end is not read to its end: the kernel looks at 256 bytes.
+  std::string line(256, '\0');
+  file.read(line.data(), static_cast<std::streamsize>(line.size()));
+  line.resize(static_cast<std::size_t>(file.gcount()));
+  line.resize(std::min(line.find('\n'), line.size()));
+  if (!line.starts_with("#!")) return {};
   auto begin = line.find_first_not_of(" \t", 2);
   if (begin == std::string::npos) return {};
   return line.substr(begin, line.find_first_of(" \t\r", begin) - begin);
