@@ -39,16 +39,16 @@ void apply_file(Settings& settings, const SettingsFile& file, std::vector<std::s
   settings.file = file.path;
   for (const auto& [key, value] : read_toml_keys(file)) {
     const auto index = index_of(key);
-    if (key == "config_file")
-      throw Error(
-          ErrorCode::invalid_argument,
-          fmt::format("config_file in {} names a settings file, but that is read only from the environment",
-                      file.path),
-          "remove that line, and set TUGLINE_CONFIG_FILE", {.operation = "reading settings"});
     if (index == table.size()) {
       unknown.push_back(fmt::format("{} in {}", key, file.path));
       continue;
     }
+    // Each process's own, or which file is read: one file for all cannot say it.
+    if (table[index].place == SettingPlace::environment)
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("{} in {} is a setting that is read only from the environment", key, file.path),
+                  fmt::format("remove that line, and set {}", variable_of(table[index])),
+                  {.operation = "reading settings"});
     set_value(settings, table[index], value, fmt::format("{} in {}", key, file.path));
     settings.origins[index] = Origin::file;
   }

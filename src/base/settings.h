@@ -72,6 +72,8 @@ using SettingField = std::variant<std::string Settings::*, bool Settings::*, std
 
 enum class Secrecy : std::uint8_t { open, secret };
 
+enum class SettingPlace : std::uint8_t { anywhere, environment };
+
 /// Ranks of a job: each is a member of the broker on this host (core::kMaxMembers).
 inline constexpr int kMostRanks = 256;
 
@@ -85,6 +87,7 @@ struct SettingRow {
   double largest = 4.0e9;  ///< of numbers
   Secrecy secrecy = Secrecy::open;
   std::span<const std::string_view> words = {};  ///< the only texts that are allowed; empty: any
+  SettingPlace place = SettingPlace::anywhere;   ///< where it may stand
 };
 
 std::span<const SettingRow> settings_table();

@@ -16,7 +16,8 @@ std::string describe_settings_markdown() {
       "per line: `TUGLINE_CONFIG_FILE`, else the first that exists of `$XDG_CONFIG_HOME/tugline.toml`\n"
       "(`~/.config` without it) and `/etc/tugline.toml`. `tugline config` prints every value with its "
       "origin.\n"
-      "An empty variable counts as unset; unknown names give one warning.\n\n"
+      "An empty variable counts as unset; unknown names give one warning. Without a key: read from the "
+      "environment only.\n\n"
       "| variable | key | type | default | allowed | meaning |\n"
       "|---|---|---|---|---|---|\n";
   const Settings defaults;
@@ -24,8 +25,9 @@ std::string describe_settings_markdown() {
     const auto value = get_value(defaults, row);
     const auto shown = value.empty() ? std::string(row.unset) : fmt::format("`{}`", value);
     const auto unit = row.unit.empty() || row.unit == type_of(row) ? "" : fmt::format(" ({})", row.unit);
-    page += fmt::format("| `{}` | `{}` | {}{} | {} | {} | {} |\n", variable_of(row), row.name, type_of(row),
-                        unit, shown, allowed_values(row), row.help);
+    const auto key = row.place == SettingPlace::environment ? "-" : fmt::format("`{}`", row.name);
+    page += fmt::format("| `{}` | {} | {}{} | {} | {} | {} |\n", variable_of(row), key, type_of(row), unit,
+                        shown, allowed_values(row), row.help);
   }
   return page;
 }

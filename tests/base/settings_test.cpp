@@ -9,6 +9,7 @@
 #include <cctype>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <set>
 #include <sstream>
 
@@ -106,9 +107,16 @@ TEST(Settings, UnknownNamesGiveOneWarning) {
                                           HasSubstr("old in f"), testing::Not(HasSubstr("TUGLINEX"))));
 }
 
-TEST(Settings, AFileCannotNameTheFile) {
-  EXPECT_THAT(message_of({}, SettingsFile{"f", "config_file = \"x\""}),
-              testing::AllOf(HasSubstr("config_file in f"), HasSubstr("TUGLINE_CONFIG_FILE")));
+TEST(Settings, AFileCannotSayWhatIsEachProcesssOwn) {
+  for (const auto& [key, variable] :
+       std::map<std::string, std::string>{{"config_file", "TUGLINE_CONFIG_FILE"},
+                                          {"job", "TUGLINE_JOB"},
+                                          {"rank", "TUGLINE_RANK"},
+                                          {"size", "TUGLINE_SIZE"},
+                                          {"local_rank", "TUGLINE_LOCAL_RANK"}})
+    EXPECT_THAT(message_of({}, SettingsFile{"f", key + " = \"1\""}),
+                testing::AllOf(HasSubstr(key + " in f is a setting that is read only from the environment"),
+                               HasSubstr("set " + variable)));
 }
 
 TEST(Settings, DepthOfAFileIsBounded) {
