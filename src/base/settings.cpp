@@ -3,6 +3,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 
@@ -168,6 +169,32 @@ std::vector<SettingView> view_settings(const Settings& settings) {
     views.push_back({&row, std::move(value), settings.origin(row.name)});
   }
   return views;
+}
+
+std::string same_values(const Settings& settings) {
+  std::string text;
+  for (const auto& row : settings_table())
+    if (row.same_on_all_ranks) text += get_value(settings, row) + "\n";
+  return text;
+}
+
+std::string describe_different_values(std::string_view first, std::string_view second,
+                                      std::string_view first_place, std::string_view second_place) {
+  const auto take_line = [](std::string_view& text) {
+    const auto line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
+    return line.empty() ? std::string_view("unset") : line;
+  };
+  std::string found;
+  for (const auto& row : settings_table()) {
+    if (!row.same_on_all_ranks) continue;
+    const auto one = take_line(first);
+    const auto other = take_line(second);
+    if (one != other)
+      found += fmt::format("{}{} is {} on {} and {} on {}", found.empty() ? "" : "; ", variable_of(row), one,
+                           first_place, other, second_place);
+  }
+  return found;
 }
 
 }  // namespace tugline::base

@@ -88,11 +88,13 @@ struct SettingRow {
   Secrecy secrecy = Secrecy::open;
   std::span<const std::string_view> words = {};  ///< the only texts that are allowed; empty: any
   SettingPlace place = SettingPlace::anywhere;   ///< where it may stand
+  bool same_on_all_ranks = false;  ///< ranks work together only where it is equal; compared as they meet
 };
 
 std::span<const SettingRow> settings_table();
 std::string variable_of(const SettingRow& row);            ///< "TUGLINE_SPIN_US"
 std::string_view type_of(const SettingRow& row) noexcept;  ///< "text", "on|off", "integer", "size", ...
+std::string meaning_of(const SettingRow& row);  ///< help, and whether it has to be the same on all ranks
 
 using Environment = std::map<std::string, std::string>;
 /// Copy of this process's environment.
@@ -130,6 +132,13 @@ struct SettingView {
   Origin origin;
 };
 std::vector<SettingView> view_settings(const Settings& settings);
+
+/// The values of the settings that are to be the same on all ranks, a line each, in the table's order.
+std::string same_values(const Settings& settings);
+/// Which lines of two such texts differ: "TUGLINE_PLAN is ring on rank 0 and unset on rank 2; ..."; empty if
+/// none.
+std::string describe_different_values(std::string_view first, std::string_view second,
+                                      std::string_view first_place, std::string_view second_place);
 
 /// The page docs/settings.md, made from the table.
 std::string describe_settings_markdown();

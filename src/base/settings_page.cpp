@@ -27,7 +27,7 @@ std::string describe_settings_markdown() {
     const auto unit = row.unit.empty() || row.unit == type_of(row) ? "" : fmt::format(" ({})", row.unit);
     const auto key = row.place == SettingPlace::environment ? "-" : fmt::format("`{}`", row.name);
     page += fmt::format("| `{}` | {} | {}{} | {} | {} | {} |\n", variable_of(row), key, type_of(row), unit,
-                        shown, allowed_values(row), row.help);
+                        shown, allowed_values(row), meaning_of(row));
   }
   return page;
 }

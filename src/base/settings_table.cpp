@@ -15,7 +15,12 @@ constexpr std::string_view kPlanBuilders[] = {
     "one_shot_packet", "direct", "one_shot",     "two_shot",      "ring",
     "recursive",       "tree",   "hierarchical", "point_to_point"};
 
-const SettingRow kRows[] = {
+constexpr SettingRow same_on_all_ranks(SettingRow row) {
+  row.same_on_all_ranks = true;
+  return row;
+}
+
+constexpr SettingRow kRows[] = {
     {"job",
      &Settings::job,
      "",
@@ -94,22 +99,24 @@ const SettingRow kRows[] = {
      "for "
      "as long, but not above 50 us.",
      0, 1e6},
-    {"check", &Settings::check, "", "",
-     "On: where all ranks get something of each other, none leaves before it has seen that all make the same "
-     "call, and a root that needs nothing finds out within its next calls. Off: calls are compared only by "
-     "ranks that wait for each other anyway, so that some differences are no error."},
+    same_on_all_ranks(
+        {"check", &Settings::check, "", "",
+         "On: where all ranks get something of each other, none leaves before it has seen that all make the "
+         "same call, and a root that needs nothing finds out within its next calls. Off: calls are compared "
+         "only by ranks that wait for each other anyway, so that some differences are no error."}),
     {"zero_copy", &Settings::zero_copy, "", "",
      "Reach the others' buffers directly where all of them are memory of the library (Job::allocate) or "
      "registered (Job::register_memory), or all ranks are threads of one process."},
-    {"deterministic", &Settings::deterministic, "", "",
-     "Combine what is reduced in rank order, so that results have the same bits whatever the sizes, the "
-     "buffers, the cores and the NUMA nodes. Off: in the order that is expected to be fastest, which follows "
-     "from these."},
-    {"plan", &Settings::plan, "", "chosen by size",
-     "Force the plan builder of this name wherever it can serve the call.", 0, 0, Secrecy::open,
-     kPlanBuilders},
-    {"scratch_bytes", &Settings::scratch_bytes, "bytes", "", "Scratch memory per rank and communicator.",
-     65536, kTwoToThe40},
+    same_on_all_ranks(
+        {"deterministic", &Settings::deterministic, "", "",
+         "Combine what is reduced in rank order, so that results have the same bits whatever the sizes, the "
+         "buffers, the cores and the NUMA nodes. Off: in the order that is expected to be fastest, which "
+         "follows from these."}),
+    same_on_all_ranks({"plan", &Settings::plan, "", "chosen by size",
+                       "Force the plan builder of this name wherever it can serve the call.", 0, 0,
+                       Secrecy::open, kPlanBuilders}),
+    same_on_all_ranks({"scratch_bytes", &Settings::scratch_bytes, "bytes", "",
+                       "Scratch memory per rank and communicator.", 65536, kTwoToThe40}),
     {"member_limit_bytes", &Settings::member_limit_bytes, "bytes", "",
      "Shared memory that one member may deposit with the broker; 0 is no limit.", 0, kTwoToThe40},
     {"job_limit_bytes", &Settings::job_limit_bytes, "bytes", "",
@@ -160,6 +167,10 @@ std::string variable_of(const SettingRow& row) {
 
 std::string_view type_of(const SettingRow& row) noexcept {
   return std::visit(TypeName{}, row.field);
+}
+
+std::string meaning_of(const SettingRow& row) {
+  return std::string(row.help) + (row.same_on_all_ranks ? " The same on all ranks of a job." : "");
 }
 
 std::string_view name_of(Origin origin) noexcept {

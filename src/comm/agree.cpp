@@ -52,7 +52,9 @@ core::Decision CommunicatorState::decide(const Family& below, bool complete, cor
     return {ErrorCode::mismatch, static_cast<std::int32_t>(epoch.bank.header().failure.rank[0])};
   };
   auto alarm = [&] {
-    Status status = agreement_passed_over(epoch);
+    Status status = settings_status(epoch);
+    if (!status.ok()) return status;
+    status = agreement_passed_over(epoch);
     if (status.code == ErrorCode::mismatch)
       raise_passed_over(agreement_->posted(), status, describe_agreement(agreement_->posted()));
     if (const Status recorded = mismatch(); !recorded.ok()) status = recorded;

@@ -14,6 +14,8 @@ namespace {
 
 /// In a descriptor's kind, beside the operator.
 constexpr std::uint64_t kPreMultiplied = 0x800000;
+/// In that of an all_gather, which has no operator.
+constexpr std::uint64_t kOfSplit = 0x400000;
 
 const std::byte* at(const void* base, std::uint64_t offset) noexcept {
   return static_cast<const std::byte*>(base) + offset;
@@ -215,6 +217,7 @@ Descriptor describe(const Call& call) noexcept {
   }
   if (call.reduces()) descriptor.kind |= static_cast<std::uint64_t>(call.op) << 16;
   if (call.factor) descriptor.kind |= kPreMultiplied;
+  if (call.of_split) descriptor.kind |= kOfSplit;
   if (call.has_root()) descriptor.kind |= static_cast<std::uint64_t>(call.root) << 32;
   return descriptor;
 }
@@ -232,6 +235,7 @@ std::string to_text(const Descriptor& descriptor, Call::Direction direction) {
   if (is_agreement(descriptor)) return "agree()";
   const auto collective = static_cast<core::Collective>((descriptor.kind & 0xff) - 1);
   if (collective == core::Collective::barrier) return "barrier()";
+  if (collective == core::Collective::all_gather && (descriptor.kind & kOfSplit) != 0) return "split()";
   const std::string_view called = direction == Call::Direction::send          ? "send"
                                   : direction == Call::Direction::receive     ? "recv"
                                   : collective == core::Collective::send_recv ? "send/recv"

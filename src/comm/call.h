@@ -40,6 +40,7 @@ struct Call {
   std::int32_t root = 0;            ///< of a rooted collective; send_recv: the peer
   enum class Direction : std::uint8_t { none, send, receive };
   Direction direction = Direction::none;  ///< of a message
+  bool of_split = false;                  ///< the all_gather by which split() exchanges its arguments
   std::uint64_t generation = 0;           ///< epoch the call was made in
   std::shared_ptr<const Counts> counts;   ///< with blocks of different sizes; then `count` is their sum
 

@@ -2,6 +2,7 @@
 // How a communicator learns that it cannot go on, tells the others, and words it for the user.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/clock.h"
@@ -9,6 +10,7 @@
 #include "base/settings.h"
 #include "broker/process_status.h"
 #include "comm/late.h"
+#include "comm/same_settings.h"
 #include "comm/state.h"
 
 namespace tugline::comm {
@@ -118,11 +120,25 @@ std::string CommunicatorState::not_yet_joined(std::int32_t rank) const {
       rank);
 }
 
+// One of the two has not got beyond the board. Where it is lost, the others may go on without it.
+Status CommunicatorState::settings_status(const Epoch& epoch) const noexcept {
+  const auto different = different_settings(epoch.board->get());
+  if (!different) return {};
+  const auto rank_of = [&](std::uint32_t original) {
+    return std::find(epoch.originals.begin(), epoch.originals.end(), original) - epoch.originals.begin();
+  };
+  for (const auto original : different->ranks)
+    if (rank_of(original) == static_cast<std::ptrdiff_t>(epoch.size)) return {};
+  return {ErrorCode::mismatch, static_cast<std::int32_t>(rank_of(different->other_than(identity_.rank)))};
+}
+
 // A rank that is gone ends what waits for it, not what it has finished itself: all that it contributes to an
 // operation lies in memory before it reports the operation finished, so the others can finish it too. A clean
 // good-bye after the last operation is therefore no error to those who are still in it; who has left cannot
 // hurt messages among others.
 Status CommunicatorState::failure_of(const Epoch& epoch, const Pending& pending) const noexcept {
+  // First: whatever else is found may follow from that.
+  if (const Status different = settings_status(epoch); !different.ok()) return different;
   const auto& failure = epoch.bank.header().failure;
   if (failure.state.load(std::memory_order_acquire) == 2) {
     if (failure.kind == FailureKind::aborted)
@@ -250,6 +266,9 @@ Error CommunicatorState::to_error(const Status& status, const Call& call, std::s
   const bool recorded = failure.state.load(std::memory_order_acquire) == 2;
   switch (status.code) {
     case ErrorCode::mismatch: {
+      if (!settings_status(*epoch).ok())
+        return settings_error(describe(epoch->board->get(), *different_settings(epoch->board->get())),
+                              std::move(context));
       if (!recorded) break;
       const bool message = failure.kind == FailureKind::pair_mismatch;
       // A message is compared by its receiver, who is the first side then.

@@ -85,6 +85,7 @@ core::Agreement::Ahead CommunicatorState::ahead_of_this_rank(std::uint32_t origi
 // Those who wait here and those who wait in the agreement read different banks: each gets the record.
 void CommunicatorState::raise_passed_over(std::uint64_t sequence, const Status& status,
                                           const Descriptor& mine) noexcept {
+  if (!settings_status(*current()).ok()) return;  // all see that on the board
   CommunicatorState& above = ancestor(status.detail);
   const std::uint64_t agreement = above.agreement_->posted() + 1;
   if (status.detail != 0) {

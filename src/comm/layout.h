@@ -242,14 +242,23 @@ struct alignas(kLine) CallsNote {
   std::atomic<std::uint64_t> words[2];  ///< by parity of the settlement's number
 };
 
+/// The settings of a rank that are to be the same on all ranks: base::same_values(), then zeros.
+struct alignas(kLine) SettingsNote {
+  static constexpr std::size_t kWords = 8;
+  std::atomic<std::uint64_t> words[kWords];
+};
+
 struct Board {
   alignas(kLine)
       std::atomic<std::uint32_t> members[kMaxRanks];  ///< member id + 1 by original rank, 0: not here yet
   CoreSet cores[kMaxRanks];                           ///< by original rank; written before `members`
   std::atomic<std::uint64_t> localities[kMaxRanks];   ///< Locality::packed(), likewise
   std::atomic<std::uint64_t> processes[kMaxRanks];    ///< base::process_identity(), likewise
-  Doorbell doorbells[kMaxRanks];                      ///< by original rank
-  CallsNote notes[kMaxRanks];                         ///< by original rank
+  SettingsNote settings[kMaxRanks];                   ///< likewise
+  /// Two original ranks + 1 whose settings differ, one in each half; 0: none. The first to find some says so.
+  std::atomic<std::uint64_t> different_settings;
+  Doorbell doorbells[kMaxRanks];  ///< by original rank
+  CallsNote notes[kMaxRanks];     ///< by original rank
   core::AgreementBoard agreements;
 };
 

@@ -22,6 +22,7 @@ std::shared_ptr<CommunicatorState> CommunicatorState::split(int color, int key) 
   call.recv = entries.data();
   call.count = mine.size();
   call.type = DataType::i32;
+  call.of_split = true;
   submit(call, Target());
   if (color < 0) return nullptr;
 

@@ -13,6 +13,7 @@
 #include "base/settings.h"
 #include "base/shared_memory.h"
 #include "comm/protocol.h"
+#include "comm/same_settings.h"
 #include "comm/selection.h"
 #include "core/plan/builders.h"
 
@@ -105,7 +106,25 @@ std::shared_ptr<const MappedBoard> CommunicatorState::open_board(const std::stri
   auto board = std::make_shared<MappedBoard>(MappedBoard{std::move(reference), std::move(mapping)});
   publish_cores(board->get());
   board->get().processes[identity_.rank].store(identity_.process, std::memory_order_relaxed);
-  board->get().members[identity_.rank].store(client_->member() + 1, std::memory_order_release);
+  note_settings(board->get(), identity_.rank);
+  board->get().members[identity_.rank].store(client_->member() + 1, std::memory_order_seq_cst);
+  // Before anything is made whose size follows from them.
+  const bool differs = compare_settings(board->get(), identity_.rank, identity_.size);
+  const auto different = different_settings(board->get());
+  std::optional<std::string> what;
+  // The board goes with those who find out; a rank that makes the next one asks for what they have left.
+  const std::string key = fmt::format("{}/different_settings", name);
+  if (different) what = describe(board->get(), *different);
+  if (segment.created && !different) what = client_->try_get(key);
+  if (differs) {
+    client_->put(key, *what);
+    raise_alarm();
+    for (std::uint32_t rank = 0; rank < identity_.size; ++rank) ring(board->get().doorbells[rank]);
+  }
+  if (what)
+    throw settings_error(*what, {.operation = "making the communicator",
+                                 .communicator = identity_.name,
+                                 .rank = static_cast<int>(identity_.rank)});
   return board;
 }
 

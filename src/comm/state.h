@@ -134,6 +134,8 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   void decide_how_to_wait() noexcept;
 
   Status failure_of(const Epoch& epoch, const Pending& pending) const noexcept;
+  /// Mismatch where the settings of two ranks of the epoch differ.
+  Status settings_status(const Epoch& epoch) const noexcept;
   // Of the family: this communicator, those it was split from, those split from it (family.cpp).
   Status passed_over(const Epoch& epoch, const Pending& pending) const noexcept;
   Status agreement_passed_over(const Epoch& epoch) const noexcept;

@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/settings.h"
 #include "device/registry.h"
 #include "local_job.h"
 #include "topology/file.h"
@@ -73,6 +74,23 @@ TEST(Machine, HierarchicalPlansRunWhereRanksLieInGroups) {
     comm.reduce(one.data(), all.data(), kCount, DataType::i32, ReduceOp::sum, 4);
     for (std::size_t i = 0; rank == 4 && i < kCount; ++i) ASSERT_EQ(all[i], 5 * (static_cast<int>(i) + 7));
   });
+}
+
+// A note holds the longest values of the settings that all ranks compare; texts are of a few words.
+TEST(Machine, TheLongestSettingsFitTheirNote) {
+  base::Environment longest;
+  for (const auto& row : base::settings_table()) {
+    if (!row.same_on_all_ranks) continue;
+    const auto type = base::type_of(row);
+    ASSERT_TRUE(!row.words.empty() || type == "on or off" || type == "size")
+        << row.name << " is of any length";
+    std::string value = type == "size" ? "1099511627775" : "off";
+    for (const auto word : row.words)
+      if (word.size() > value.size()) value = word;
+    longest[base::variable_of(row)] = value;
+  }
+  const auto settings = base::make_settings(longest, {}).settings;
+  EXPECT_LE(base::same_values(settings).size(), sizeof(SettingsNote));
 }
 
 /// Binds the calling thread; false where it may not run there.

@@ -108,6 +108,7 @@ void mismatch(Job& job, const Arguments& arguments) {
        {[&] { all_reduce(4, DataType::f32, ReduceOp::sum); },
         [&] { all_reduce(4, DataType::f32, ReduceOp::max); }}},
       {"root", {[&] { broadcast_from(0); }, [&] { broadcast_from(1); }}},
+      {"split", {[&] { (void)comm.split(0, 0); }, [&] { comm.barrier(); }}},
       {"collective",
        {[&] { all_reduce(4, DataType::f32, ReduceOp::sum); },
         [&] { comm.all_gather(send.data(), recv.data(), 4, DataType::f32); }}},
@@ -420,9 +421,10 @@ void peer_stays_away(Job& job, const Arguments& arguments) {
 }
 
 /// Start-up as a program sees it: from its first line to the first result.
-void start_up(Job& job, const Arguments&) {
+void start_up(Job& job, const Arguments& arguments) {
   auto comm = job.communicator();
-  comm.barrier();
+  say("made");
+  arguments.empty() ? comm.barrier() : static_cast<void>(comm.agree());
   say("up");
   wait_for_test();
 }

@@ -87,6 +87,7 @@ INSTANTIATE_TEST_SUITE_P(
         Difference{"operator", "all_reduce(count 4, f32, sum)", "all_reduce(count 4, f32, max)"},
         Difference{"root", "broadcast(count 4, f32, root 0)", "broadcast(count 4, f32, root 1)"},
         Difference{"collective", "all_reduce(count 4, f32, sum)", "all_gather(count 4, f32)"},
+        Difference{"split", "split()", "barrier()"},
         Difference{"order", "all_reduce(count 4, f32, sum)", "barrier"},
         Difference{"agreement", "agree()", "barrier()"},
         Difference{"agreement_of_others", "all_reduce(count 200000, f32, sum)", "agree()"},

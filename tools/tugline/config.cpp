@@ -29,6 +29,7 @@ std::string json_of(const std::vector<base::SettingView>& views, const std::stri
     row["value"] = view.value;
     row["origin"] = base::name_of(view.origin);
     row["unit"] = view.row->unit;
+    row["same_on_all_ranks"] = view.row->same_on_all_ranks;
     row["help"] = view.row->help;
     rows.push_back(std::move(row));
   }
@@ -52,7 +53,7 @@ std::string text_of(const std::vector<base::SettingView>& views, const std::stri
     std::string value = shown(view);
     if (!view.value.empty() && !view.row->unit.empty()) value += fmt::format(" {}", view.row->unit);
     text += fmt::format("{:<{}}  {:<{}}  {:<11}  {}\n", base::variable_of(*view.row), name_width, value,
-                        value_width, base::name_of(view.origin), view.row->help);
+                        value_width, base::name_of(view.origin), base::meaning_of(*view.row));
   }
   return text;
 }
