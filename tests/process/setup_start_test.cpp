@@ -230,9 +230,9 @@ TEST_F(Start, ABrokerThatWasKilledIsNotReplacedByAnEmptyOne) {
                  "--",      program(), "start_up"};
   Process process(run);
   const auto end = process.wait(5s);
-  EXPECT_EQ(end.exit_code, 1);
+  EXPECT_EQ(end.exit_code, 2);
   EXPECT_THAT(expect_three_lines(end.error, "not_found"),
-              HasSubstr("no broker answers at " + around_.socket_path()));
+              HasSubstr("no broker answers at \"" + around_.socket_path() + "\""));
   EXPECT_THAT(end.error, HasSubstr("tugline broker --job"));
   EXPECT_TRUE(around_.brokers().empty());
 }
