@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <sstream>
 
 #include "process.h"
 
@@ -68,7 +69,9 @@ pid_t broker_of(const std::string& socket) {
   const auto job = std::filesystem::path(socket).parent_path().filename().string();
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
     std::ifstream file(entry.path() / "cmdline");
-    const std::string words{std::istreambuf_iterator<char>(file), {}};
+    std::ostringstream text;  // not by an iterator: that throws where the process ends meanwhile
+    text << file.rdbuf();
+    const std::string words = text.str();
     if (words.find(std::string("\0broker\0", 8)) != std::string::npos && words.find(job) != std::string::npos)
       return std::stoi(entry.path().filename());
   }

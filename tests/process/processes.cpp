@@ -53,7 +53,10 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
 
 std::string content_of(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
+  // Not by an iterator: that throws where a process ends while its file in /proc is read.
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
 }
 
 }  // namespace

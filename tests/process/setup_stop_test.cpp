@@ -8,6 +8,7 @@
 
 #include <fstream>
 #include <iterator>
+#include <sstream>
 
 #include "processes.h"
 
@@ -20,7 +21,10 @@ using ::testing::HasSubstr;
 
 std::string read_all(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
+  // Not by an iterator: that throws where a process ends while its file in /proc is read.
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
 }
 
 /// As /proc shows it: 'S' asleep, 'T' stopped; '-' gone.

@@ -17,6 +17,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <sstream>
 
 #include "base/random.h"
 #include "broker/process_status.h"
@@ -31,8 +32,10 @@ bool kill_if_marked(pid_t pid, const std::string& entry) {
   const base::UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   if (!process) return false;
   std::ifstream file(fmt::format("/proc/{}/environ", pid), std::ios::binary);
-  const std::string environment{std::istreambuf_iterator<char>(file), {}};
-  if (environment.find(entry) == std::string::npos) return false;
+  // Not by an iterator: that throws where the process ends while it is read.
+  std::ostringstream environment;
+  environment << file.rdbuf();
+  if (environment.str().find(entry) == std::string::npos) return false;
   ::syscall(SYS_pidfd_send_signal, process.get(), SIGKILL, nullptr, 0);
   pollfd ended{process.get(), POLLIN, 0};
   constexpr int kMilliseconds = 1000;  // one that cannot be killed now is met again in the next pass
