@@ -14,6 +14,7 @@
 #include "device/cuda/context.h"
 #include "device/cuda/stream.h"
 #include "device/handle_table.h"
+#include "device/refusals.h"
 
 namespace tugline::device::cuda {
 namespace {
@@ -31,18 +32,6 @@ struct Handles {
 Handles& handles() {
   static Handles* all = new Handles;
   return *all;
-}
-
-[[noreturn]] void refuse_foreign(const char* what, int owner, const std::string& device) {
-  throw Error(ErrorCode::invalid_argument,
-              fmt::format("the {} belongs to cuda:{}, not to {}", what, owner, device),
-              fmt::format("use the {} with the device that made it", what),
-              {.operation = fmt::format("look-up of a {}", what), .device = device});
-}
-
-void report_bad_handle(const char* what, std::uintptr_t handle) noexcept {
-  base::log(base::LogLevel::error, "destruction of {} handle {:#x}, which does not exist (destroyed twice?)",
-            what, handle);
 }
 
 // A stream destroyed by one of its own tasks: that thread cannot wait for the task's end.
@@ -67,7 +56,7 @@ void destroy_elsewhere(CUcontext context, std::shared_ptr<CudaStream> stream) {
 CudaStream& stream_of(std::uintptr_t handle, const DeviceInfo& info) {
   CudaStream& found = handles().streams.get(handle);
   if (found.device() != info.index)
-    refuse_foreign("stream", found.device(), fmt::format("cuda:{}", info.index));
+    refuse_foreign("stream", fmt::format("cuda:{}", found.device()), fmt::format("cuda:{}", info.index));
   return found;
 }
 
@@ -175,7 +164,7 @@ void CudaDevice::destroy_event(std::uintptr_t event) noexcept {
 void CudaDevice::record_event(std::uintptr_t event, std::uintptr_t stream) {
   ContextGuard guard(context_);
   CudaEvent& found = handles().events.get(event);
-  if (found.device() != info_.index) refuse_foreign("event", found.device(), label());
+  if (found.device() != info_.index) refuse_foreign("event", fmt::format("cuda:{}", found.device()), label());
   stream_of(stream, info_).record(found);
 }
 void CudaDevice::wait_event(std::uintptr_t event, std::uintptr_t stream) {

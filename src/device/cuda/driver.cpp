@@ -65,6 +65,40 @@ Driver open_driver() {
   return found;
 }
 
+/// What kind of error a result is.
+ErrorCode code_of(CUresult result) noexcept {
+  switch (result) {
+    case CUDA_SUCCESS:
+      return ErrorCode::ok;
+    case CUDA_ERROR_OUT_OF_MEMORY:
+      return ErrorCode::out_of_memory;
+    case CUDA_ERROR_INVALID_VALUE:
+    case CUDA_ERROR_INVALID_HANDLE:
+    case CUDA_ERROR_INVALID_DEVICE:
+      return ErrorCode::invalid_argument;
+    case CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED:
+    case CUDA_ERROR_STREAM_CAPTURE_INVALIDATED:
+    case CUDA_ERROR_STREAM_CAPTURE_MERGE:
+    case CUDA_ERROR_STREAM_CAPTURE_UNMATCHED:
+    case CUDA_ERROR_STREAM_CAPTURE_UNJOINED:
+    case CUDA_ERROR_STREAM_CAPTURE_ISOLATION:
+    case CUDA_ERROR_STREAM_CAPTURE_IMPLICIT:
+    case CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD:
+    case CUDA_ERROR_CAPTURED_EVENT:
+    case CUDA_ERROR_ILLEGAL_STATE:
+    case CUDA_ERROR_NOT_READY:
+      return ErrorCode::invalid_usage;
+    case CUDA_ERROR_NOT_SUPPORTED:
+    case CUDA_ERROR_NO_DEVICE:
+    case CUDA_ERROR_PEER_ACCESS_UNSUPPORTED:
+      return ErrorCode::unsupported;
+    case CUDA_ERROR_NOT_PERMITTED:
+      return ErrorCode::permission_denied;
+    default:
+      return ErrorCode::system;
+  }
+}
+
 }  // namespace
 
 const Driver& driver() {
@@ -104,39 +138,6 @@ std::string text_of(CUresult result) {
   return fmt::format("{} ({})",
                      name == nullptr ? fmt::format("CUDA error {}", static_cast<int>(result)) : name,
                      text == nullptr ? "unknown" : text);
-}
-
-ErrorCode code_of(CUresult result) noexcept {
-  switch (result) {
-    case CUDA_SUCCESS:
-      return ErrorCode::ok;
-    case CUDA_ERROR_OUT_OF_MEMORY:
-      return ErrorCode::out_of_memory;
-    case CUDA_ERROR_INVALID_VALUE:
-    case CUDA_ERROR_INVALID_HANDLE:
-    case CUDA_ERROR_INVALID_DEVICE:
-      return ErrorCode::invalid_argument;
-    case CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED:
-    case CUDA_ERROR_STREAM_CAPTURE_INVALIDATED:
-    case CUDA_ERROR_STREAM_CAPTURE_MERGE:
-    case CUDA_ERROR_STREAM_CAPTURE_UNMATCHED:
-    case CUDA_ERROR_STREAM_CAPTURE_UNJOINED:
-    case CUDA_ERROR_STREAM_CAPTURE_ISOLATION:
-    case CUDA_ERROR_STREAM_CAPTURE_IMPLICIT:
-    case CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD:
-    case CUDA_ERROR_CAPTURED_EVENT:
-    case CUDA_ERROR_ILLEGAL_STATE:
-    case CUDA_ERROR_NOT_READY:
-      return ErrorCode::invalid_usage;
-    case CUDA_ERROR_NOT_SUPPORTED:
-    case CUDA_ERROR_NO_DEVICE:
-    case CUDA_ERROR_PEER_ACCESS_UNSUPPORTED:
-      return ErrorCode::unsupported;
-    case CUDA_ERROR_NOT_PERMITTED:
-      return ErrorCode::permission_denied;
-    default:
-      return ErrorCode::system;
-  }
 }
 
 void check(CUresult result, const char* operation, const std::string& device) {

@@ -7,7 +7,6 @@
 #include <cudaTypedefs.h>
 
 #include <string>
-#include <string_view>
 #include <type_traits>
 
 #include "tugline/error.h"
@@ -17,7 +16,6 @@ namespace tugline::device::cuda {
 // The functions that the backend calls, and the driver version that brought each in this form.
 #define TUGLINE_CUDA_FUNCTIONS(X)             \
   X(cuInit, 2000)                             \
-  X(cuDriverGetVersion, 2020)                 \
   X(cuGetErrorName, 6000)                     \
   X(cuGetErrorString, 6000)                   \
   X(cuDeviceGetCount, 2000)                   \
@@ -42,7 +40,6 @@ namespace tugline::device::cuda {
   X(cuMemExportToShareableHandle, 10020)      \
   X(cuMemImportFromShareableHandle, 10020)    \
   X(cuMemHostAlloc, 2020)                     \
-  X(cuMemFreeHost, 2000)                      \
   X(cuPointerGetAttributes, 7000)             \
   X(cuMemcpyAsync, 4000)                      \
   X(cuMemsetD8Async, 3020)                    \
@@ -106,7 +103,5 @@ void require_not_forked();
 void check(CUresult result, const char* operation, const std::string& device = {});
 /// "CUDA_ERROR_INVALID_VALUE (invalid argument)".
 std::string text_of(CUresult result);
-/// What kind of error a result is.
-ErrorCode code_of(CUresult result) noexcept;
 
 }  // namespace tugline::device::cuda

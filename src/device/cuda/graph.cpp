@@ -8,16 +8,10 @@
 
 #include "base/log.h"
 #include "device/cuda/context.h"
+#include "device/refusals.h"
 
 namespace tugline::device::cuda {
 namespace {
-
-[[noreturn]] void refuse(std::string what_failed, const std::string& where, long native_code = 0) {
-  throw Error(ErrorCode::invalid_usage, std::move(what_failed),
-              "during a capture only launch, copy, fill, record, wait and graph launch are legal: end it, "
-              "and begin again",
-              {.operation = "capture", .device = where, .native_code = native_code});
-}
 
 /// What the stream's next node would depend on; nothing where it is not captured any more.
 std::vector<CUgraphNode> last_nodes(CUstream stream) {
@@ -78,15 +72,15 @@ void Capture::require_sound() const {
 }
 
 void Capture::require_sound_locked() const {
-  if (!broken_.empty()) refuse("the capture was broken by: " + broken_, where_);
-  if (ended_) refuse("the capture has ended", where_);
+  if (!broken_.empty()) refuse_in_capture("the capture was broken by: " + broken_, where_);
+  if (ended_) refuse_in_capture("the capture has ended", where_);
 }
 
 void Capture::check(CUresult result, const char* operation) {
   if (result == CUDA_SUCCESS) return;
   const std::string reason = fmt::format("{}: {}", operation, text_of(result));
   break_off(reason);
-  refuse("the capture was broken by: " + reason, where_, static_cast<long>(result));
+  refuse_in_capture("the capture was broken by: " + reason, where_, static_cast<long>(result));
 }
 
 Ticket Capture::next_ticket() {
@@ -197,14 +191,14 @@ std::shared_ptr<CudaGraph> Capture::finish() {
   if (broken.empty() && result == CUDA_SUCCESS)
     return std::make_shared<CudaGraph>(context_, graph, contents_, std::move(parts_));
   if (graph != nullptr) (void)driver().cuGraphDestroy(graph);
-  if (!broken.empty()) refuse("the capture was broken by: " + broken, where_);
+  if (!broken.empty()) refuse_in_capture("the capture was broken by: " + broken, where_);
   if (result == CUDA_ERROR_STREAM_CAPTURE_UNJOINED)
-    refuse(
+    refuse_in_capture(
         "a stream that joined the capture has work that its first stream does not wait for: record an event "
         "behind it, and wait for that",
         where_, static_cast<long>(result));
-  refuse(fmt::format("the capture could not be ended: {}", text_of(result)), where_,
-         static_cast<long>(result));
+  refuse_in_capture(fmt::format("the capture could not be ended: {}", text_of(result)), where_,
+                    static_cast<long>(result));
 }
 
 void Capture::abandon() noexcept {

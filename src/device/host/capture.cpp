@@ -6,21 +6,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "device/refusals.h"
+
 namespace tugline::device::host {
-namespace {
-
-[[noreturn]] void refuse(std::string what_failed, const std::string& where) {
-  throw Error(ErrorCode::invalid_usage, std::move(what_failed),
-              "during a capture only launch, copy, fill, record, wait and graph launch are legal: end it, "
-              "and begin again",
-              {.operation = "capture", .device = where});
-}
-
-}  // namespace
-
 void Capture::require_sound() const {
-  if (!broken_.empty()) refuse("the capture was broken by: " + broken_, where_);
-  if (ended_) refuse("the capture has ended", where_);
+  if (!broken_.empty()) refuse_in_capture("the capture was broken by: " + broken_, where_);
+  if (ended_) refuse_in_capture("the capture has ended", where_);
 }
 
 void Capture::merge(std::vector<std::size_t>& clock, const std::vector<std::size_t>& other) {
@@ -98,9 +89,9 @@ bool Capture::ended() const {
 
 GraphBody Capture::finish() {
   std::lock_guard lock(mutex_);
-  if (ended_) refuse("the capture has ended", where_);
+  if (ended_) refuse_in_capture("the capture has ended", where_);
   ended_ = true;
-  if (!broken_.empty()) refuse("the capture was broken by: " + broken_, where_);
+  if (!broken_.empty()) refuse_in_capture("the capture was broken by: " + broken_, where_);
   const std::vector<std::size_t>& joined = lanes_[0].clock;
   for (std::size_t i = 1; i < lanes_.size(); ++i) {
     if (lanes_[i].from_graph) continue;

@@ -17,6 +17,7 @@
 #include "device/host/graph.h"
 #include "device/host/identity.h"
 #include "device/host/stream.h"
+#include "device/refusals.h"
 
 namespace tugline::device::host {
 namespace {
@@ -40,22 +41,11 @@ Handles& handles() {
   return *all;
 }
 
-[[noreturn]] void refuse_foreign(const char* what, int owner, const std::string& device) {
-  throw Error(ErrorCode::invalid_argument,
-              fmt::format("the {} belongs to host:{}, not to {}", what, owner, device),
-              fmt::format("use the {} with the device that made it", what),
-              {.operation = fmt::format("look-up of a {}", what), .device = device});
-}
-
 HostStream& stream_of(std::uintptr_t handle, const DeviceInfo& info) {
   StreamOfDevice& found = handles().streams.get(handle);
-  if (found.device != info.index) refuse_foreign("stream", found.device, fmt::format("host:{}", info.index));
+  if (found.device != info.index)
+    refuse_foreign("stream", fmt::format("host:{}", found.device), fmt::format("host:{}", info.index));
   return found.stream;
-}
-
-void report_bad_handle(const char* what, std::uintptr_t handle) noexcept {
-  base::log(base::LogLevel::error, "destruction of {} handle {:#x}, which does not exist (destroyed twice?)",
-            what, handle);
 }
 
 // Threads of the parent process cannot be waited for in a forked child: what has them stays as it is until
@@ -155,7 +145,7 @@ void HostDevice::destroy_event(std::uintptr_t event) noexcept {
 void HostDevice::record_event(std::uintptr_t event, std::uintptr_t stream) {
   HostEvent& found = handles().events.get(event);
   if (found.device() != info_.index)
-    refuse_foreign("event", found.device(), fmt::format("host:{}", info_.index));
+    refuse_foreign("event", fmt::format("host:{}", found.device()), fmt::format("host:{}", info_.index));
   stream_of(stream, info_).record(found);
 }
 void HostDevice::wait_event(std::uintptr_t event, std::uintptr_t stream) {
