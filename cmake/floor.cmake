@@ -18,7 +18,8 @@ add_custom_target(cuda_parts)
 
 # tugline_test(NAME SOURCES ... LIBRARIES ... LABELS ... TIMEOUT seconds): a GoogleTest program, one CTest entry.
 # Labels: unit, property, contract, process, fuzz say what kind it is; no-asan and no-tsan keep it out of that
-# build; gpu says that it needs a GPU, without which it says so and ends well; tsan takes a process test (kept out otherwise, because it forks threads away) into the TSan build.
+# build; gpu says that it needs a GPU, without which it says so and ends well; tsan takes a process test (kept out
+# otherwise, because it forks threads away) into the TSan build.
 function(tugline_test name)
   cmake_parse_arguments(T "" "TIMEOUT" "SOURCES;LIBRARIES;LABELS" ${ARGN})
   if(NOT T_TIMEOUT)
